@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include "driver/gcuda-reclaimer-private.h"
+
+G_BEGIN_DECLS
+
+/*
+ * A context as recipes, streams and events hold it. Two counts: a reference keeps the struct, a use keeps the context
+ * itself. The last use ends it: a private context is destroyed by the reclaimer once it is idle, a foreign one loses its
+ * owner, the primary one stays.
+ */
+typedef enum
+{
+  GCUDA_CONTEXT_PRIMARY,
+  GCUDA_CONTEXT_PRIVATE,
+  GCUDA_CONTEXT_FOREIGN,
+} GCudaContextKind;
+
+typedef struct
+{
+  GCudaReclaimNode node;
+  gint refs;
+  gint uses;
+  CUcontext handle;
+  unsigned long long id; /* handles are used again after a reset, ids are not */
+  CUdevice device;
+  GCudaContextKind kind;
+
+  GObject *owner;
+  GMainContext *owner_context; /* where the owner is dropped */
+
+  /* Stock of events that a teardown can take without asking for memory. */
+  GMutex lock;
+  GPtrArray *events;
+  guint n_events; /* in stock or lent */
+  CUevent idle_event;
+
+  /* What could not be freed after the context was lost, for the one report. */
+  GCudaReclaimNode lost_node;
+  gboolean lost_queued;
+  CUresult lost_result;
+  guint64 lost_bytes;
+  guint lost_count;
+  gint64 lost_time;
+} GCudaContextBox;
+
+/* With one use, for the caller. @owner is taken over only on success, which is always. */
+GCudaContextBox *_gcuda_context_box_new (CUcontext handle,
+                                         unsigned long long id,
+                                         CUdevice device,
+                                         GCudaContextKind kind,
+                                         GObject *owner);
+GCudaContextBox *_gcuda_context_box_ref (GCudaContextBox *self);
+void _gcuda_context_box_unref (GCudaContextBox *self);
+
+/* FALSE when the context has ended. A use includes a reference. */
+gboolean _gcuda_context_box_use (GCudaContextBox *self);
+void _gcuda_context_box_unuse (GCudaContextBox *self);
+
+/* Ends the context only if @expected uses are left. */
+gboolean _gcuda_context_box_end (GCudaContextBox *self,
+                                 gint expected);
+
+/* Whether the handle still means this context: it may have been reset or destroyed by others, and then any call on its
+ * streams kills the process. */
+gboolean _gcuda_context_box_is_alive (GCudaContextBox *self);
+
+/* The same as a GError, for calls that a user makes. */
+gboolean _gcuda_context_box_check (GCudaContextBox *self,
+                                   GError **error);
+
+/* Makes sure that there is an event for teardowns in this context. The context need not be current. */
+gboolean _gcuda_context_box_reserve_event (GCudaContextBox *self,
+                                           GError **error);
+/* An event, from stock or new; NULL if there is none now. To be given back, or destroyed where a capture has it. */
+CUevent _gcuda_context_box_take_event (GCudaContextBox *self);
+void _gcuda_context_box_give_event (GCudaContextBox *self,
+                                    CUevent event,
+                                    gboolean tainted);
+
+/* Adds to the one report for a lost context. */
+void _gcuda_context_box_add_loss (GCudaContextBox *self,
+                                  CUresult result,
+                                  guint64 bytes);
+
+G_END_DECLS

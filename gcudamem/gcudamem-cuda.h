@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+/* The driver's own types, for C programs that call the driver as well. It needs cuda.h, and is not introspected. */
+
+#include <cuda.h>
+#include <gcudamem/gcudamem.h>
+
+G_BEGIN_DECLS
+
+/* The context's handle; NULL when closed. */
+static inline CUcontext
+gcuda_context_get_cuda_context (GCudaContext *self)
+{
+  return (CUcontext) (guintptr) gcuda_context_get_handle (self);
+}
+
+/* The stream's handle; NULL when closed, which the driver would take for the default stream: check. */
+static inline CUstream
+gcuda_stream_get_cuda_stream (GCudaStream *self)
+{
+  return (CUstream) (guintptr) gcuda_stream_get_handle (self);
+}
+
+/* The event's handle; NULL when closed. */
+static inline CUevent
+gcuda_event_get_cuda_event (GCudaEvent *self)
+{
+  return (CUevent) (guintptr) gcuda_event_get_handle (self);
+}
+
+/* The memory's address; 0 when closed or empty. */
+static inline CUdeviceptr
+gcuda_buffer_get_cuda_pointer (GCudaBuffer *self)
+{
+  return (CUdeviceptr) gcuda_buffer_get_address (self);
+}
+
+/* The pool's handle; NULL for an object made by bare new. */
+static inline CUmemoryPool
+gcuda_device_memory_resource_get_cuda_pool (GCudaDeviceMemoryResource *self)
+{
+  return (CUmemoryPool) (guintptr) gcuda_device_memory_resource_get_handle (self);
+}
+
+G_END_DECLS

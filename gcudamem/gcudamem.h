@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#define GCUDA_INSIDE
+
+#include <gcudamem/base/gcuda-version.h>
+#include <gcudamem/base/gcuda-macros.h>
+#include <gcudamem/base/gcuda-error.h>
+#include <gcudamem/base/gcuda-diagnostics.h>
+#include <gcudamem/driver/gcuda-driver-info.h>
+#include <gcudamem/driver/gcuda-reclaimer.h>
+#include <gcudamem/device/gcuda-memory-info.h>
+#include <gcudamem/device/gcuda-device.h>
+#include <gcudamem/device/gcuda-context.h>
+#include <gcudamem/stream/gcuda-stream.h>
+#include <gcudamem/stream/gcuda-event.h>
+#include <gcudamem/memory/gcuda-memory-resource.h>
+#include <gcudamem/memory/gcuda-buffer.h>
+#include <gcudamem/resources/gcuda-pool-statistics.h>
+#include <gcudamem/resources/gcuda-device-memory-resource.h>
+#include <gcudamem/resources/gcuda-synchronous-memory-resource.h>
+#include <gcudamem/gcuda-enum-types.h>
+
+#undef GCUDA_INSIDE

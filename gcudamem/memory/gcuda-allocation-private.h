@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include "gcuda-memory-resource-private.h"
+
+G_BEGIN_DECLS
+
+/*
+ * An allocation: what a buffer, its views, and all else that shares the memory hold. Two counts: references keep the
+ * struct, holders keep the memory. The last holder applies the deallocation recipe, which lives here so that each holder
+ * sees a replacement: the stream, and for a per-thread default stream whose.
+ */
+typedef struct _GCudaAllocation GCudaAllocation;
+
+/* Each with one reference and one holder, for the caller. They take the use of @box over. */
+GCudaAllocation *_gcuda_allocation_new (GCudaMemoryResource *resource,
+                                        CUdeviceptr address,
+                                        gsize size,
+                                        gboolean frees_in_order,
+                                        GCudaStreamBox *box);
+GCudaAllocation *_gcuda_allocation_new_foreign (GCudaDevice *device,
+                                                CUdeviceptr address,
+                                                gsize size,
+                                                GObject *owner,
+                                                GCudaStreamBox *box);
+
+GCudaAllocation *_gcuda_allocation_ref (GCudaAllocation *self);
+void _gcuda_allocation_unref (GCudaAllocation *self);
+
+/* FALSE when the memory was released. A hold includes a reference. */
+gboolean _gcuda_allocation_hold (GCudaAllocation *self);
+void _gcuda_allocation_unhold (GCudaAllocation *self);
+
+CUdeviceptr _gcuda_allocation_get_address (GCudaAllocation *self);
+gsize _gcuda_allocation_get_size (GCudaAllocation *self);
+GCudaMemoryResource *_gcuda_allocation_get_resource (GCudaAllocation *self);
+GCudaDevice *_gcuda_allocation_get_device (GCudaAllocation *self);
+
+/* Replaces the recipe by @box, whose use is taken over on success, and the calling thread. */
+gboolean _gcuda_allocation_set_stream (GCudaAllocation *self,
+                                       GCudaStreamBox *box,
+                                       GError **error);
+
+/* Forgets the address: it was handed on, or given back already. Releasing then calls nobody. */
+void _gcuda_allocation_disarm (GCudaAllocation *self);
+
+/* Makes sure that memory of @resource can be released later on the stream, whatever happens. */
+gboolean _gcuda_allocation_reserve (GCudaStreamBox *box,
+                                    gboolean frees_in_order,
+                                    GError **error);
+
+/* Allocates for a resource of any kind; frees what waits to be freed and tries again where memory is out. */
+gboolean _gcuda_allocate (GCudaMemoryResource *resource,
+                          gsize size,
+                          gsize alignment,
+                          GCudaStream *stream,
+                          CUdeviceptr *address,
+                          GError **error);
+
+/* The one place that gives an address back to its resource. @stream may be NULL: then one is made where it is needed. */
+CUresult _gcuda_free_address (GCudaMemoryResource *resource,
+                              CUdeviceptr address,
+                              gsize size,
+                              gsize alignment,
+                              GCudaStreamBox *box,
+                              CUstream handle,
+                              GCudaStream *stream);
+
+/*
+ * Keeps host data that a copy reads until the stream has passed the copy; in a capture, until the graph and its launches
+ * are gone. Begin before the copy, which can fail; end after it, which can't. @keeper is NULL where a graph has the data.
+ */
+typedef struct _GCudaKeeper GCudaKeeper;
+
+gboolean _gcuda_stream_keep_begin (GCudaStreamCall *call,
+                                   GBytes *bytes,
+                                   GCudaKeeper **keeper,
+                                   const char *what,
+                                   GError **error);
+void _gcuda_stream_keep_end (GCudaStreamCall *call,
+                             GCudaKeeper *keeper,
+                             gboolean queued);
+
+G_END_DECLS

@@ -1,0 +1,561 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "gcuda-allocation-private.h"
+
+/* How long an allocation waits for memory that is on its way to be freed. */
+#define RECLAIM_PATIENCE G_TIME_SPAN_SECOND
+
+enum
+{
+  LOCK_BIT = 0, /* guards the recipe; no driver call under it */
+};
+
+struct _GCudaAllocation
+{
+  GCudaStreamWaiter waiter; /* in the reclaimer, after the last holder */
+  gint refs;
+  gint holders;
+  gint lock;
+  guint frees_in_order : 1;
+  guint armed : 1;
+  CUdeviceptr address;
+  gsize size;
+  GCudaDevice *device;           /* lives to the end */
+  GCudaMemoryResource *resource; /* NULL for foreign memory */
+  GObject *owner;                /* of foreign memory */
+  GMainContext *owner_context;
+
+  /* The recipe */
+  GCudaStreamBox *stream;
+  guint64 thread;
+};
+
+static GCudaAllocation *
+allocation_new (CUdeviceptr address,
+                gsize size,
+                GCudaDevice *device,
+                GCudaStreamBox *box)
+{
+  GCudaAllocation *self = g_new0 (GCudaAllocation, 1);
+
+  self->refs = 1;
+  self->holders = 1;
+  self->address = address;
+  self->size = size;
+  self->device = device;
+  self->stream = box;
+  self->thread = _gcuda_thread_id ();
+  return self;
+}
+
+GCudaAllocation *
+_gcuda_allocation_new (GCudaMemoryResource *resource,
+                       CUdeviceptr address,
+                       gsize size,
+                       gboolean frees_in_order,
+                       GCudaStreamBox *box)
+{
+  GCudaAllocation *self = allocation_new (address, size, gcuda_memory_resource_get_device (resource), box);
+
+  self->resource = g_object_ref (resource);
+  self->frees_in_order = frees_in_order;
+  self->armed = address != 0;
+  return self;
+}
+
+GCudaAllocation *
+_gcuda_allocation_new_foreign (GCudaDevice *device,
+                               CUdeviceptr address,
+                               gsize size,
+                               GObject *owner,
+                               GCudaStreamBox *box)
+{
+  GCudaAllocation *self = allocation_new (address, size, device, box);
+
+  if (owner != NULL)
+    {
+      self->owner = g_object_ref (owner);
+      self->owner_context = g_main_context_ref_thread_default ();
+    }
+  self->armed = owner != NULL;
+  return self;
+}
+
+GCudaAllocation *
+_gcuda_allocation_ref (GCudaAllocation *self)
+{
+  g_atomic_int_inc (&self->refs);
+  return self;
+}
+
+void
+_gcuda_allocation_unref (GCudaAllocation *self)
+{
+  if (g_atomic_int_dec_and_test (&self->refs))
+    g_free (self);
+}
+
+gboolean
+_gcuda_allocation_hold (GCudaAllocation *self)
+{
+  gint holders = g_atomic_int_get (&self->holders);
+
+  while (holders > 0)
+    if (g_atomic_int_compare_and_exchange_full (&self->holders, holders, holders + 1, &holders))
+      {
+        _gcuda_allocation_ref (self);
+        return TRUE;
+      }
+  return FALSE;
+}
+
+CUdeviceptr
+_gcuda_allocation_get_address (GCudaAllocation *self)
+{
+  return self->address;
+}
+
+gsize
+_gcuda_allocation_get_size (GCudaAllocation *self)
+{
+  return self->size;
+}
+
+GCudaMemoryResource *
+_gcuda_allocation_get_resource (GCudaAllocation *self)
+{
+  return self->resource;
+}
+
+GCudaDevice *
+_gcuda_allocation_get_device (GCudaAllocation *self)
+{
+  return self->device;
+}
+
+/* The recipe */
+
+gboolean
+_gcuda_allocation_reserve (GCudaStreamBox *box,
+                           gboolean frees_in_order,
+                           GError **error)
+{
+  return frees_in_order || _gcuda_context_box_reserve_event (box->context, error);
+}
+
+gboolean
+_gcuda_allocation_set_stream (GCudaAllocation *self,
+                              GCudaStreamBox *box,
+                              GError **error)
+{
+  GCudaStreamBox *old;
+
+  if (self->armed && !_gcuda_allocation_reserve (box, self->frees_in_order, error))
+    return FALSE;
+  g_bit_lock (&self->lock, LOCK_BIT);
+  old = self->stream;
+  self->stream = box;
+  self->thread = _gcuda_thread_id ();
+  g_bit_unlock (&self->lock, LOCK_BIT);
+  GCUDA_NOTE (RECIPE, "memory at 0x%llx is now freed on stream %p", (unsigned long long) self->address, (void *) box->handle);
+  _gcuda_stream_box_unuse (old);
+  return TRUE;
+}
+
+void
+_gcuda_allocation_disarm (GCudaAllocation *self)
+{
+  self->armed = FALSE;
+}
+
+/* Releasing */
+
+CUresult
+_gcuda_free_address (GCudaMemoryResource *resource,
+                     CUdeviceptr address,
+                     gsize size,
+                     gsize alignment,
+                     GCudaStreamBox *box,
+                     CUstream handle,
+                     GCudaStream *stream)
+{
+  const GCudaResourceOperations *operations = _gcuda_memory_resource_operations (resource);
+  g_autoptr (GCudaStream) made = NULL;
+
+  if (operations != NULL)
+    return operations->deallocate (resource, box, address, handle);
+  if (stream == NULL)
+    stream = made = _gcuda_stream_new_for_box (box);
+  GCUDA_MEMORY_RESOURCE_GET_CLASS (resource)->deallocate_address (resource, address, size, alignment, stream);
+  return CUDA_SUCCESS;
+}
+
+/* All is given back: drops what the allocation kept. */
+static void
+finish (GCudaAllocation *self)
+{
+  _gcuda_stream_box_unuse (g_steal_pointer (&self->stream));
+  g_clear_object (&self->resource);
+  if (self->owner != NULL)
+    _gcuda_post_unref (g_steal_pointer (&self->owner_context), g_steal_pointer (&self->owner));
+  _gcuda_allocation_unref (self);
+}
+
+static void
+report (GCudaAllocation *self,
+        const char *call,
+        CUresult result)
+{
+  g_autoptr (GError) error = NULL;
+
+  if (result == CUDA_SUCCESS || result == CUDA_ERROR_DEINITIALIZED)
+    return;
+  if (_gcuda_result_is_sticky (result))
+    {
+      _gcuda_context_box_add_loss (self->stream->context, result, self->size);
+      return;
+    }
+  _gcuda_fail_driver (&error, result, "freeing %" G_GSIZE_FORMAT " bytes of device %d", self->size, (int) self->stream->context->device);
+  _gcuda_report_teardown (error, call, self->address, self->size);
+}
+
+/* Frees memory of one of the library's own resources, in a teardown. Its stream has passed, or the driver frees in order. */
+static GCudaReclaimResult
+free_now (GCudaAllocation *self)
+{
+  const GCudaResourceOperations *operations = _gcuda_memory_resource_operations (self->resource);
+  CUstream handle = _gcuda_stream_box_handle_for (self->stream, self->thread);
+  CUstreamCaptureStatus status;
+  GCudaContextScope scope = { FALSE };
+  CUresult result;
+
+  if (operations->stream_ordered)
+    switch (_gcuda_stream_box_teardown_enter (self->stream, handle, FALSE, &scope))
+      {
+      case GCUDA_STREAM_READY:
+        break;
+      case GCUDA_STREAM_GONE:
+        report (self, "cuMemFree", operations->deallocate_gone (self->resource, self->address));
+        return GCUDA_RECLAIM_DONE;
+      case GCUDA_STREAM_CAPTURED:
+        return GCUDA_RECLAIM_BLOCKED;
+      case GCUDA_STREAM_REFUSED:
+      default:
+        return GCUDA_RECLAIM_AGAIN;
+      }
+  else if (!_gcuda_context_box_is_alive (self->stream->context))
+    {
+      report (self, operations->free_call, operations->deallocate_gone (self->resource, self->address));
+      return GCUDA_RECLAIM_DONE;
+    }
+
+  result = _gcuda_free_address (self->resource, self->address, self->size, GCUDA_ALIGNMENT, self->stream, handle, NULL);
+  /* A stream that is being captured refuses the free as it would a double one. */
+  if (result == CUDA_ERROR_INVALID_VALUE && operations->stream_ordered &&
+      _gcuda_driver.StreamIsCapturing (handle, &status) == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE)
+    result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  _gcuda_context_scope_leave (&scope);
+
+  switch ((int) result)
+    {
+    case CUDA_ERROR_NOT_PERMITTED:
+      return GCUDA_RECLAIM_AGAIN;
+    case CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED:
+    case CUDA_ERROR_STREAM_CAPTURE_INVALIDATED:
+    case CUDA_ERROR_STREAM_CAPTURE_IMPLICIT:
+      return GCUDA_RECLAIM_BLOCKED;
+    default:
+      GCUDA_NOTE (ALLOC, "freed %" G_GSIZE_FORMAT " bytes at 0x%llx on stream %p", self->size, (unsigned long long) self->address, (void *) handle);
+      report (self, operations->free_call, result);
+      return GCUDA_RECLAIM_DONE;
+    }
+}
+
+static GCudaReclaimResult
+free_later (GCudaReclaimNode *node)
+{
+  GCudaAllocation *self = (GCudaAllocation *) node;
+  GCudaReclaimResult answer = free_now (self);
+
+  if (answer == GCUDA_RECLAIM_DONE)
+    finish (self);
+  return answer;
+}
+
+/* A program's own resource, on the thread that it is bound to or on any. */
+static GCudaReclaimResult
+free_by_program (GCudaReclaimNode *node)
+{
+  GCudaAllocation *self = (GCudaAllocation *) node;
+
+  _gcuda_free_address (self->resource, self->address, self->size, GCUDA_ALIGNMENT, self->stream, NULL, NULL);
+  finish (self);
+  return GCUDA_RECLAIM_DONE;
+}
+
+/* The recipe's stream has passed. On the reclaimer's thread. */
+static GCudaReclaimResult
+stream_passed (GCudaStreamWaiter *waiter)
+{
+  GCudaAllocation *self = (GCudaAllocation *) waiter;
+  GCudaHome *home;
+
+  if (self->resource == NULL)
+    {
+      finish (self);
+      return GCUDA_RECLAIM_DONE;
+    }
+  if (_gcuda_memory_resource_operations (self->resource) != NULL)
+    return free_later (&waiter->node);
+  home = _gcuda_memory_resource_get_home (self->resource);
+  if (home == NULL)
+    return free_by_program (&waiter->node);
+  _gcuda_home_push (home, &waiter->node, free_by_program);
+  return GCUDA_RECLAIM_DONE;
+}
+
+/* After the last holder. */
+static void
+release (GCudaAllocation *self)
+{
+  GCudaTeardown teardown;
+  GCudaReclaimResult answer;
+  GCudaHome *home;
+
+  if (!_gcuda_teardown_enter (&teardown))
+    return; /* exiting, or a forked child: it all goes with the process */
+
+  if (!self->armed)
+    {
+      finish (self);
+    }
+  else if (!self->frees_in_order)
+    {
+      _gcuda_stream_box_queue (self->stream, &self->waiter, self->thread, stream_passed);
+    }
+  else if (_gcuda_memory_resource_operations (self->resource) != NULL)
+    {
+      answer = free_now (self);
+      if (answer == GCUDA_RECLAIM_DONE)
+        finish (self);
+      else
+        _gcuda_reclaimer_push (&self->waiter.node, free_later);
+    }
+  else
+    {
+      home = _gcuda_memory_resource_get_home (self->resource);
+      if (home != NULL)
+        _gcuda_home_push (home, &self->waiter.node, free_by_program);
+      else
+        free_by_program (&self->waiter.node);
+    }
+  _gcuda_teardown_leave (&teardown);
+}
+
+void
+_gcuda_allocation_unhold (GCudaAllocation *self)
+{
+  /* The holder's reference becomes the release's. */
+  if (g_atomic_int_dec_and_test (&self->holders))
+    release (self);
+  else
+    _gcuda_allocation_unref (self);
+}
+
+/* Allocating */
+
+static CUresult
+allocate_once (GCudaMemoryResource *resource,
+               const GCudaResourceOperations *operations,
+               gsize size,
+               GCudaStreamCall *call,
+               CUdeviceptr *address)
+{
+  CUresult result = operations->allocate (resource, size, call, address);
+
+  /* Memory may be on its way: wait for what can come, then ask once more. */
+  if (result == CUDA_ERROR_OUT_OF_MEMORY && _gcuda_reclaimer_has_work ())
+    {
+      _gcuda_reclaimer_settle (g_get_monotonic_time () + RECLAIM_PATIENCE, NULL);
+      result = operations->allocate (resource, size, call, address);
+    }
+  return result;
+}
+
+static gboolean
+allocate_by_program (GCudaMemoryResource *resource,
+                     gsize size,
+                     gsize alignment,
+                     GCudaStream *stream,
+                     CUdeviceptr *address,
+                     GError **error)
+{
+  GCudaMemoryResourceClass *klass = GCUDA_MEMORY_RESOURCE_GET_CLASS (resource);
+  GCudaHome *home = _gcuda_memory_resource_get_home (resource);
+  g_autoptr (GError) local = NULL;
+
+  if (klass->allocate_address == NULL || klass->deallocate_address == NULL)
+    return _gcuda_fail (error, GCUDA_ERROR_RESOURCE_FAILED, "%s implements no %s", G_OBJECT_TYPE_NAME (resource),
+                        klass->allocate_address == NULL ? "allocate_address" : "deallocate_address");
+  if (home != NULL && !_gcuda_home_is_here (home))
+    return _gcuda_fail (error, GCUDA_ERROR_WRONG_THREAD,
+                        "%s can only be used on the thread that made it: its class did not say that it is thread-safe", G_OBJECT_TYPE_NAME (resource));
+  if (home != NULL)
+    _gcuda_home_drain (home);
+  *address = klass->allocate_address (resource, size, alignment, stream, &local);
+  if (local != NULL)
+    {
+      g_propagate_error (error, g_steal_pointer (&local));
+      return FALSE;
+    }
+  if (*address == 0)
+    return _gcuda_fail (error, GCUDA_ERROR_RESOURCE_FAILED, "%s returned no address for %" G_GSIZE_FORMAT " bytes, and no reason", G_OBJECT_TYPE_NAME (resource), size);
+  return TRUE;
+}
+
+gboolean
+_gcuda_allocate (GCudaMemoryResource *resource,
+                 gsize size,
+                 gsize alignment,
+                 GCudaStream *stream,
+                 CUdeviceptr *address,
+                 GError **error)
+{
+  static const char what[] = "allocating";
+  const GCudaResourceOperations *operations = _gcuda_memory_resource_operations (resource);
+  GCudaStreamCall call;
+  CUresult result;
+  gboolean success;
+
+  if (operations == NULL)
+    return allocate_by_program (resource, size, alignment, stream, address, error);
+  if (!_gcuda_stream_call_begin (&call, stream, what, error))
+    return FALSE;
+  if (!_gcuda_stream_call_refuse_capture (&call, what, error))
+    {
+      _gcuda_stream_call_end (&call, CUDA_SUCCESS, what, NULL);
+      return FALSE;
+    }
+  result = allocate_once (resource, operations, size, &call, address);
+  if (G_LIKELY (result == CUDA_SUCCESS))
+    {
+      CUdeviceptr fresh = *address;
+      CUstream handle = call.handle;
+
+      /* Undone below if the context can't be restored: keep the stream for that. */
+      _gcuda_stream_box_use (call.box);
+      success = _gcuda_stream_call_end (&call, CUDA_SUCCESS, what, error);
+      if (G_UNLIKELY (!success))
+        _gcuda_free_address (resource, fresh, size, alignment, call.box, handle, stream);
+      else
+        GCUDA_NOTE (ALLOC, "allocated %" G_GSIZE_FORMAT " bytes at 0x%llx on stream %p", size, (unsigned long long) fresh, (void *) handle);
+      _gcuda_stream_box_unuse (call.box);
+      return success;
+    }
+  {
+    g_autofree char *amount = g_format_size_full (size, G_FORMAT_SIZE_IEC_UNITS);
+    g_autofree char *place = operations->describe (resource);
+    g_autofree char *text = g_strdup_printf ("allocating %s from %s", amount, place);
+
+    return _gcuda_stream_call_end (&call, result, text, error);
+  }
+}
+
+/* Host data in flight */
+
+struct _GCudaKeeper
+{
+  GCudaStreamWaiter waiter;
+  GCudaStreamBox *box;
+  GBytes *bytes;
+};
+
+static GCudaReclaimResult
+keeper_drop (GCudaReclaimNode *node)
+{
+  GCudaKeeper *self = (GCudaKeeper *) node;
+
+  g_bytes_unref (self->bytes);
+  if (self->box != NULL)
+    _gcuda_stream_box_unuse (self->box);
+  g_free (self);
+  return GCUDA_RECLAIM_DONE;
+}
+
+static GCudaReclaimResult
+keeper_passed (GCudaStreamWaiter *waiter)
+{
+  return keeper_drop (&waiter->node);
+}
+
+/* The last of a graph and its launches is gone; on a thread of the driver's. */
+static void CUDA_CB
+keeper_graph_gone (void *data)
+{
+  _gcuda_reclaimer_push (&((GCudaKeeper *) data)->waiter.node, keeper_drop);
+}
+
+gboolean
+_gcuda_stream_keep_begin (GCudaStreamCall *call,
+                          GBytes *bytes,
+                          GCudaKeeper **keeper,
+                          const char *what,
+                          GError **error)
+{
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  CUgraph graph = NULL;
+  CUuserObject object;
+  CUresult result;
+  GCudaKeeper *self;
+
+  *keeper = NULL;
+  result = _gcuda_driver.StreamIsCapturing (call->handle, &status);
+  if (result != CUDA_SUCCESS)
+    return _gcuda_fail_driver (error, result, "%s: asking whether the stream is being captured", what);
+  if (status == CU_STREAM_CAPTURE_STATUS_NONE)
+    {
+      if (!_gcuda_context_box_reserve_event (call->box->context, error))
+        return FALSE;
+      self = g_new0 (GCudaKeeper, 1);
+      self->bytes = g_bytes_ref (bytes);
+      *keeper = self;
+      return TRUE;
+    }
+  if (!_gcuda_driver_has (GCUDA_DRIVER_GROUP_CAPTURE))
+    return _gcuda_fail (error, GCUDA_ERROR_CAPTURING, "%s: the stream is being captured, and this driver can't keep the data for the graph", what);
+  result = _gcuda_driver.StreamGetCaptureInfo (call->handle, &status, NULL, &graph, NULL, NULL);
+  if (result != CUDA_SUCCESS || graph == NULL)
+    return _gcuda_fail_driver (error, result != CUDA_SUCCESS ? result : CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, "%s: asking for the graph that is being captured", what);
+  self = g_new0 (GCudaKeeper, 1);
+  self->bytes = g_bytes_ref (bytes);
+  result = _gcuda_driver.UserObjectCreate (&object, self, keeper_graph_gone, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC);
+  if (result != CUDA_SUCCESS)
+    {
+      keeper_drop (&self->waiter.node);
+      return _gcuda_fail_driver (error, result, "%s: making the graph keep the data", what);
+    }
+  /* From here on the keeper belongs to the user object. */
+  result = _gcuda_driver.GraphRetainUserObject (graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE);
+  if (result != CUDA_SUCCESS)
+    {
+      _gcuda_driver.UserObjectRelease (object, 1);
+      return _gcuda_fail_driver (error, result, "%s: making the graph keep the data", what);
+    }
+  return TRUE;
+}
+
+void
+_gcuda_stream_keep_end (GCudaStreamCall *call,
+                        GCudaKeeper *keeper,
+                        gboolean queued)
+{
+  if (keeper == NULL)
+    return;
+  if (!queued)
+    {
+      keeper_drop (&keeper->waiter.node);
+      return;
+    }
+  _gcuda_stream_box_use (call->box);
+  keeper->box = call->box;
+  _gcuda_stream_box_queue (call->box, &keeper->waiter, _gcuda_thread_id (), keeper_passed);
+}

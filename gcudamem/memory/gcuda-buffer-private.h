@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include <gcudamem/memory/gcuda-buffer.h>
+
+#include "gcuda-allocation-private.h"
+
+G_BEGIN_DECLS
+
+/* Takes the allocation over, its holder and its reference. */
+GCudaBuffer *_gcuda_buffer_new (GCudaAllocation *allocation);
+
+/* The allocation with a hold, for the caller; NULL with CLOSED. */
+GCudaAllocation *_gcuda_buffer_hold (GCudaBuffer *self,
+                                     const char *what,
+                                     GError **error);
+
+G_END_DECLS

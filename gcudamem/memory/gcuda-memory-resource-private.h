@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include <gcudamem/memory/gcuda-memory-resource.h>
+
+#include "stream/gcuda-stream-private.h"
+
+G_BEGIN_DECLS
+
+/* What every address of the library's own resources is aligned to: the driver promises at least this. */
+#define GCUDA_ALIGNMENT 256
+
+/*
+ * What the library's own resources are made of, in place of the vfuncs: plain driver calls without objects, which can run
+ * on any thread and in a teardown.
+ */
+typedef struct
+{
+  /* Whether the driver frees in stream order. If not, the reclaimer waits for the stream first. */
+  gboolean stream_ordered;
+  /* Whether an allocation is refused on a capturing stream. */
+  const char *free_call;
+  /* CLOSED for an object that was not opened; the text is what an error message says it is. */
+  gboolean (*check) (GCudaMemoryResource *self,
+                     GError **error);
+  char *(*describe) (GCudaMemoryResource *self);
+  CUresult (*allocate) (GCudaMemoryResource *self,
+                        gsize size,
+                        GCudaStreamCall *call,
+                        CUdeviceptr *address);
+  CUresult (*deallocate) (GCudaMemoryResource *self,
+                          GCudaStreamBox *box,
+                          CUdeviceptr address,
+                          CUstream handle);
+  /* The context of the recipe's stream is gone. */
+  CUresult (*deallocate_gone) (GCudaMemoryResource *self,
+                               CUdeviceptr address);
+} GCudaResourceOperations;
+
+static inline const GCudaResourceOperations *
+_gcuda_memory_resource_operations (GCudaMemoryResource *self)
+{
+  return GCUDA_MEMORY_RESOURCE_GET_CLASS (self)->operations;
+}
+
+/* For the resource of a program's own: the thread and main context that it is bound to; NULL if it is not bound. */
+GCudaHome *_gcuda_memory_resource_get_home (GCudaMemoryResource *self);
+
+/* Whether memory of this resource may be freed while the recipe's stream still works on it. */
+gboolean _gcuda_memory_resource_frees_in_order (GCudaMemoryResource *self);
+
+G_END_DECLS

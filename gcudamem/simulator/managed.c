@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* Managed memory: one copy that everybody sees; only what was advised is kept. */
+
+#include "sim-private.h"
+
+#define NOWHERE (-2)
+#define LOCATION_DEVICE 1
+#define LOCATION_HOST 2
+
+static SimHeap *heap;
+
+void
+sim_managed_init (SimAllocation *allocation, unsigned int flags)
+{
+  allocation->attach = flags;
+  allocation->preferred_id = NOWHERE;
+  allocation->prefetch_id = NOWHERE;
+}
+
+static gboolean
+is_managed (SimAllocation *allocation)
+{
+  return allocation->kind == SIM_ALLOCATION_MANAGED || (allocation->kind == SIM_ALLOCATION_POOL && allocation->pool->type == 2);
+}
+
+SIM_ENTRY (cuMemAllocManaged, SIM_UNSAFE, (CUdeviceptr *, dptr), (size_t, bytesize), (unsigned int, flags))
+{
+  SimAllocation *allocation;
+  SimContext *context;
+  SimBlock *block;
+
+  if (dptr == NULL || bytesize == 0 || (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST))
+    return CUDA_ERROR_INVALID_VALUE;
+  SIM_TRY (sim_current (&context));
+  if (!sim_device_supports (context->device, CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY))
+    return CUDA_ERROR_NOT_SUPPORTED;
+  if (heap == NULL)
+    heap = sim_heap_new (NULL, SIM_MIB (2), FALSE, NULL);
+  SIM_TRY (sim_heap_alloc (heap, bytesize, NULL, &block));
+  allocation = sim_allocation_new (SIM_ALLOCATION_MANAGED, block->base, bytesize, context->device);
+  allocation->block = block;
+  allocation->context = context;
+  allocation->context_id = context->id;
+  sim_managed_init (allocation, flags);
+  sim_poison (block->base, bytesize, 0xcd);
+  *dptr = block->base;
+  return CUDA_SUCCESS;
+}
+
+static SimAllocation *
+find_managed (CUdeviceptr address, gsize size)
+{
+  SimAllocation *allocation = sim_allocation_find (address);
+
+  if (allocation == NULL || !is_managed (allocation) || size == 0 || size > allocation->base + allocation->size - address)
+    return NULL;
+  return allocation;
+}
+
+static gboolean
+location_good (CUmemLocation location)
+{
+  switch ((int) location.type)
+    {
+    case LOCATION_DEVICE:
+      return sim_device (location.id) != NULL;
+    case LOCATION_HOST:
+    case 4:                   /* NUMA node of the calling thread */
+      return TRUE;
+    case 3:                   /* NUMA node */
+      return location.id == 0;
+    default:
+      return FALSE;
+    }
+}
+
+static CUresult
+advise (CUdeviceptr address, gsize size, CUmem_advise advice, CUmemLocation location)
+{
+  SimAllocation *allocation = find_managed (address, size);
+  gboolean device = (int) location.type == LOCATION_DEVICE;
+
+  if (allocation == NULL)
+    return CUDA_ERROR_INVALID_VALUE;
+  switch ((int) advice)
+    {
+    case CU_MEM_ADVISE_SET_READ_MOSTLY:
+    case CU_MEM_ADVISE_UNSET_READ_MOSTLY:
+      allocation->read_mostly = advice == CU_MEM_ADVISE_SET_READ_MOSTLY;
+      return CUDA_SUCCESS;
+    case CU_MEM_ADVISE_SET_PREFERRED_LOCATION:
+      if (!location_good (location))
+        return CUDA_ERROR_INVALID_VALUE;
+      /* The real driver reports it as the last prefetch as well. */
+      allocation->preferred_type = allocation->prefetch_type = (int) location.type;
+      allocation->preferred_id = allocation->prefetch_id = device ? location.id : -1;
+      return CUDA_SUCCESS;
+    case CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION:
+      if ((int) location.type == 0)
+        return CUDA_ERROR_INVALID_VALUE;
+      allocation->preferred_type = 0;
+      allocation->preferred_id = NOWHERE;
+      return CUDA_SUCCESS;
+    case CU_MEM_ADVISE_SET_ACCESSED_BY:
+    case CU_MEM_ADVISE_UNSET_ACCESSED_BY:
+      if (!location_good (location))
+        return CUDA_ERROR_INVALID_VALUE;
+      if (!device)
+        allocation->accessed_by_host = advice == CU_MEM_ADVISE_SET_ACCESSED_BY;
+      else if (advice == CU_MEM_ADVISE_SET_ACCESSED_BY)
+        allocation->accessed_by |= 1u << location.id;
+      else
+        allocation->accessed_by &= ~(1u << location.id);
+      return CUDA_SUCCESS;
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+}
+
+static CUmemLocation
+location_of (CUdevice device)
+{
+  CUmemLocation location;
+
+  location.type = (CUmemLocationType) (device == CU_DEVICE_CPU ? LOCATION_HOST : LOCATION_DEVICE);
+  location.id = device == CU_DEVICE_CPU ? 0 : device;
+  return location;
+}
+
+SIM_ENTRY (cuMemAdvise, 0, (CUdeviceptr, devPtr), (size_t, count), (CUmem_advise, advice), (CUdevice, device))
+{
+  return advise (devPtr, count, advice, location_of (device));
+}
+
+SIM_ENTRY (cuMemAdvise_v2, 0, (CUdeviceptr, devPtr), (size_t, count), (CUmem_advise, advice), (CUmemLocation, location))
+{
+  return advise (devPtr, count, advice, location);
+}
+
+static CUresult
+prefetch (CUdeviceptr address, gsize size, CUmemLocation location, CUstream handle)
+{
+  SimWork work = { .kind = SIM_WORK_EMPTY };
+  SimAllocation *allocation;
+  SimStream *stream;
+
+  SIM_TRY (sim_stream (handle, &stream));
+  allocation = find_managed (address, size);
+  if (allocation == NULL)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (!location_good (location))
+    return (int) location.type == LOCATION_DEVICE ? CUDA_ERROR_INVALID_DEVICE : CUDA_ERROR_INVALID_VALUE;
+  if ((int) location.type == LOCATION_DEVICE &&
+      !sim_device_supports (sim_device (location.id), CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS))
+    return CUDA_ERROR_INVALID_DEVICE;
+  SIM_TRY (sim_submit (stream, &work));
+  allocation->prefetch_type = (int) location.type;
+  allocation->prefetch_id = (int) location.type == LOCATION_DEVICE ? location.id : -1;
+  return CUDA_SUCCESS;
+}
+
+SIM_ENTRY_SZ (cuMemPrefetchAsync, 0, (CUdeviceptr, devPtr), (size_t, count), (CUdevice, dstDevice), (CUstream, hStream))
+{
+  return prefetch (devPtr, count, location_of (dstDevice), hStream);
+}
+
+SIM_ENTRY_SZ (cuMemPrefetchAsync_v2, 0, (CUdeviceptr, devPtr), (size_t, count), (CUmemLocation, location), (unsigned int, flags), (CUstream, hStream))
+{
+  if (flags != 0)
+    return CUDA_ERROR_INVALID_VALUE;
+  return prefetch (devPtr, count, location, hStream);
+}
+
+#if CUDA_VERSION >= 13000
+/* The contents are undefined afterwards: poisoned where the real driver may drop them. */
+static CUresult
+discard (CUdeviceptr *dptrs, size_t *sizes, size_t count, unsigned long long flags, CUstream handle)
+{
+  SimStream *stream;
+
+  SIM_TRY (sim_stream (handle, &stream));
+  if (dptrs == NULL || sizes == NULL || count == 0 || flags != 0)
+    return CUDA_ERROR_INVALID_VALUE;
+  for (size_t i = 0; i < count; i++)
+    {
+      if (find_managed (dptrs[i], sizes[i]) == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+  for (size_t i = 0; i < count; i++)
+    {
+      SimWork work = { .kind = SIM_WORK_SET };
+
+      work.set.dst = dptrs[i];
+      work.set.element = 1;
+      work.set.value = 0xcd;
+      work.set.width = work.set.pitch = sizes[i];
+      work.set.height = 1;
+      SIM_TRY (sim_submit (stream, &work));
+    }
+  return CUDA_SUCCESS;
+}
+
+static CUresult
+prefetch_batch (CUdeviceptr *dptrs, size_t *sizes, size_t count, CUmemLocation *locations, size_t *indices, size_t n_locations,
+                unsigned long long flags, CUstream handle)
+{
+  size_t at = 0;
+
+  if (dptrs == NULL || sizes == NULL || count == 0 || locations == NULL || indices == NULL || n_locations == 0 || n_locations > count ||
+      indices[0] != 0 || flags != 0)
+    return CUDA_ERROR_INVALID_VALUE;
+  for (size_t i = 0; i < count; i++)
+    {
+      while (at + 1 < n_locations && indices[at + 1] <= i)
+        at++;
+      SIM_TRY (prefetch (dptrs[i], sizes[i], locations[at], handle));
+    }
+  return CUDA_SUCCESS;
+}
+
+SIM_ENTRY_SZ (cuMemDiscardBatchAsync, 0, (CUdeviceptr *, dptrs), (size_t *, sizes), (size_t, count), (unsigned long long, flags), (CUstream, hStream))
+{
+  return discard (dptrs, sizes, count, flags, hStream);
+}
+
+SIM_ENTRY_SZ (cuMemPrefetchBatchAsync, 0, (CUdeviceptr *, dptrs), (size_t *, sizes), (size_t, count), (CUmemLocation *, prefetchLocs),
+              (size_t *, prefetchLocIdxs), (size_t, numPrefetchLocs), (unsigned long long, flags), (CUstream, hStream))
+{
+  return prefetch_batch (dptrs, sizes, count, prefetchLocs, prefetchLocIdxs, numPrefetchLocs, flags, hStream);
+}
+
+SIM_ENTRY_SZ (cuMemDiscardAndPrefetchBatchAsync, 0, (CUdeviceptr *, dptrs), (size_t *, sizes), (size_t, count), (CUmemLocation *, prefetchLocs),
+              (size_t *, prefetchLocIdxs), (size_t, numPrefetchLocs), (unsigned long long, flags), (CUstream, hStream))
+{
+  SIM_TRY (discard (dptrs, sizes, count, flags, hStream));
+  return prefetch_batch (dptrs, sizes, count, prefetchLocs, prefetchLocIdxs, numPrefetchLocs, flags, hStream);
+}
+#endif
+
+static CUresult
+range_attribute (void *data, gsize data_size, int attribute, SimAllocation *allocation)
+{
+  gint32 *out = data;
+  guint n = 0;
+
+  if (data == NULL)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (attribute == CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY)
+    {
+      if (data_size == 0 || data_size % 4 != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+      for (gsize i = 0; i < data_size / 4; i++)
+        {
+          while (n < sim.n_devices && !(allocation->accessed_by & (1u << n)))
+            n++;
+          out[i] = n < sim.n_devices ? (gint32) n++ : NOWHERE;
+        }
+      return CUDA_SUCCESS;
+    }
+  if (data_size != 4)
+    return CUDA_ERROR_INVALID_VALUE;
+  switch (attribute)
+    {
+    case CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY:
+      *out = allocation->read_mostly;
+      return CUDA_SUCCESS;
+    case CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION:
+    case 6:                   /* PREFERRED_LOCATION_ID */
+      *out = allocation->preferred_id;
+      return CUDA_SUCCESS;
+    case CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION:
+    case 8:                   /* LAST_PREFETCH_LOCATION_ID */
+      *out = allocation->prefetch_id;
+      return CUDA_SUCCESS;
+    case 5:                   /* PREFERRED_LOCATION_TYPE */
+      *out = allocation->preferred_type;
+      return CUDA_SUCCESS;
+    case 7:                   /* LAST_PREFETCH_LOCATION_TYPE */
+      *out = allocation->prefetch_type;
+      return CUDA_SUCCESS;
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+}
+
+SIM_ENTRY (cuMemRangeGetAttribute, 0, (void *, data), (size_t, dataSize), (CUmem_range_attribute, attribute), (CUdeviceptr, devPtr), (size_t, count))
+{
+  SimAllocation *allocation = find_managed (devPtr, count);
+
+  if (allocation == NULL)
+    return CUDA_ERROR_INVALID_VALUE;
+  return range_attribute (data, dataSize, (int) attribute, allocation);
+}
+
+SIM_ENTRY (cuMemRangeGetAttributes, 0, (void **, data), (size_t *, dataSizes), (CUmem_range_attribute *, attributes), (size_t, numAttributes),
+           (CUdeviceptr, devPtr), (size_t, count))
+{
+  SimAllocation *allocation = find_managed (devPtr, count);
+
+  if (allocation == NULL || data == NULL || dataSizes == NULL || attributes == NULL || numAttributes == 0)
+    return CUDA_ERROR_INVALID_VALUE;
+  for (size_t i = 0; i < numAttributes; i++)
+    SIM_TRY (range_attribute (data[i], dataSizes[i], (int) attributes[i], allocation));
+  return CUDA_SUCCESS;
+}

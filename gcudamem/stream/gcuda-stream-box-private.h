@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include "device/gcuda-context-box-private.h"
+
+G_BEGIN_DECLS
+
+typedef enum
+{
+  GCUDA_STREAM_CREATED,
+  GCUDA_STREAM_FOREIGN,
+  GCUDA_STREAM_LEGACY,
+  GCUDA_STREAM_PER_THREAD,
+} GCudaStreamKind;
+
+/* Something that waits in a stream's queue until the stream has passed the point where it was queued. */
+typedef struct _GCudaStreamWaiter GCudaStreamWaiter;
+
+/* Called by the reclaimer, once it has passed. BLOCKED or AGAIN: it is called again later. */
+typedef GCudaReclaimResult (*GCudaStreamWaiterFunc) (GCudaStreamWaiter *waiter);
+
+/*
+ * A stream as recipes hold it: never the GCudaStream object, which may be a script's. Two counts, as a context box has:
+ * references keep the struct, uses keep the CUstream, its context and its foreign owner.
+ */
+typedef struct
+{
+  GCudaReclaimNode node; /* of the queue, or of the destruction that was put off */
+  gint refs;
+  gint uses;
+  GCudaStreamKind kind;
+  CUstream handle;
+  GCudaContextBox *context; /* with a use */
+  unsigned long long id;    /* not used again, as handles are; of the two default streams it says little */
+  GObject *owner;
+  GMainContext *owner_context;
+
+  /* The queue of what waits for this stream; batch is what the event stands for, waiting came after it. */
+  GMutex lock;
+  GCudaStreamWaiter *waiting, **waiting_end;
+  gboolean queued;
+  /* The reclaimer's thread only */
+  GCudaStreamWaiter *batch, **batch_end;
+  CUevent event;
+} GCudaStreamBox;
+
+struct _GCudaStreamWaiter
+{
+  GCudaReclaimNode node;
+  GCudaStreamWaiter *next;
+  GCudaStreamBox *box;
+  GCudaStreamWaiterFunc passed;
+  CUevent event; /* recorded where it was released, on a per-thread default stream */
+};
+
+/* With one use, for the caller; takes the use of @context over. */
+GCudaStreamBox *_gcuda_stream_box_new (GCudaStreamKind kind,
+                                       CUstream handle,
+                                       GCudaContextBox *context,
+                                       unsigned long long id,
+                                       GObject *owner);
+GCudaStreamBox *_gcuda_stream_box_ref (GCudaStreamBox *self);
+void _gcuda_stream_box_unref (GCudaStreamBox *self);
+gboolean _gcuda_stream_box_use (GCudaStreamBox *self);
+void _gcuda_stream_box_unuse (GCudaStreamBox *self);
+
+static inline gboolean
+_gcuda_stream_box_is_default (const GCudaStreamBox *self)
+{
+  return self->kind == GCUDA_STREAM_LEGACY || self->kind == GCUDA_STREAM_PER_THREAD;
+}
+
+/*
+ * The handle that stands for this stream on the calling thread. A per-thread default stream of another thread has no name
+ * here; the legacy default stream is ordered after it, and stands for it.
+ */
+CUstream _gcuda_stream_box_handle_for (const GCudaStreamBox *self,
+                                       guint64 owner_thread);
+
+/*
+ * For teardowns, between _gcuda_teardown_enter () and _leave (): makes the bound context current where the handle needs
+ * it, and asks whether the stream can be used now.
+ */
+typedef enum
+{
+  GCUDA_STREAM_READY,
+  GCUDA_STREAM_GONE,     /* the context was reset or destroyed: make no call on the stream */
+  GCUDA_STREAM_CAPTURED, /* a capture forbids it: later */
+  GCUDA_STREAM_REFUSED,  /* a thread of the driver's, or an error: later, elsewhere */
+} GCudaStreamState;
+
+GCudaStreamState _gcuda_stream_box_teardown_enter (GCudaStreamBox *self,
+                                                   CUstream handle,
+                                                   gboolean ask,
+                                                   GCudaContextScope *scope);
+
+/* Calls @passed, on the reclaimer's thread, after all that is in the stream now. The waiter keeps its box in use. */
+void _gcuda_stream_box_queue (GCudaStreamBox *self,
+                              GCudaStreamWaiter *waiter,
+                              guint64 owner_thread,
+                              GCudaStreamWaiterFunc passed);
+
+G_END_DECLS

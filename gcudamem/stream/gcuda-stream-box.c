@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "gcuda-stream-box-private.h"
+
+GCudaStreamBox *
+_gcuda_stream_box_new (GCudaStreamKind kind,
+                       CUstream handle,
+                       GCudaContextBox *context,
+                       unsigned long long id,
+                       GObject *owner)
+{
+  GCudaStreamBox *self = g_new0 (GCudaStreamBox, 1);
+
+  self->refs = 1;
+  self->uses = 1;
+  self->kind = kind;
+  self->handle = handle;
+  self->context = context;
+  self->id = id;
+  g_mutex_init (&self->lock);
+  self->waiting_end = &self->waiting;
+  self->batch_end = &self->batch;
+  if (owner != NULL)
+    {
+      self->owner = g_object_ref (owner);
+      self->owner_context = g_main_context_ref_thread_default ();
+    }
+  return self;
+}
+
+GCudaStreamBox *
+_gcuda_stream_box_ref (GCudaStreamBox *self)
+{
+  g_atomic_int_inc (&self->refs);
+  return self;
+}
+
+void
+_gcuda_stream_box_unref (GCudaStreamBox *self)
+{
+  if (!g_atomic_int_dec_and_test (&self->refs))
+    return;
+  g_mutex_clear (&self->lock);
+  g_free (self);
+}
+
+gboolean
+_gcuda_stream_box_use (GCudaStreamBox *self)
+{
+  gint uses = g_atomic_int_get (&self->uses);
+
+  while (uses > 0)
+    if (g_atomic_int_compare_and_exchange_full (&self->uses, uses, uses + 1, &uses))
+      {
+        _gcuda_stream_box_ref (self);
+        return TRUE;
+      }
+  return FALSE;
+}
+
+CUstream
+_gcuda_stream_box_handle_for (const GCudaStreamBox *self,
+                              guint64 owner_thread)
+{
+  if (self->kind == GCUDA_STREAM_PER_THREAD && owner_thread != _gcuda_thread_id ())
+    return CU_STREAM_LEGACY;
+  return self->handle;
+}
+
+/* The end of a stream: FALSE on a thread of the driver's, where nothing was done. */
+static gboolean
+destroy (GCudaStreamBox *self)
+{
+  CUresult result = CUDA_SUCCESS;
+
+  if (self->kind == GCUDA_STREAM_CREATED && _gcuda_context_box_is_alive (self->context))
+    result = _gcuda_driver.StreamDestroy (self->handle);
+  if (result == CUDA_ERROR_NOT_PERMITTED)
+    return FALSE;
+  /* The stream of a lost context goes with it. */
+  if (result != CUDA_SUCCESS && result != CUDA_ERROR_DEINITIALIZED && !_gcuda_result_is_sticky (result))
+    {
+      g_autoptr (GError) error = NULL;
+
+      _gcuda_fail_driver (&error, result, "destroying a stream of device %d", (int) self->context->device);
+      _gcuda_report_teardown (error, "cuStreamDestroy", (guint64) (guintptr) self->handle, 0);
+    }
+  _gcuda_context_box_unuse (self->context);
+  if (self->owner != NULL)
+    _gcuda_post_unref (g_steal_pointer (&self->owner_context), g_steal_pointer (&self->owner));
+  _gcuda_stream_box_unref (self);
+  return TRUE;
+}
+
+static GCudaReclaimResult
+destroy_later (GCudaReclaimNode *node)
+{
+  return destroy ((GCudaStreamBox *) node) ? GCUDA_RECLAIM_DONE : GCUDA_RECLAIM_AGAIN;
+}
+
+void
+_gcuda_stream_box_unuse (GCudaStreamBox *self)
+{
+  GCudaTeardown teardown;
+
+  if (!g_atomic_int_dec_and_test (&self->uses))
+    {
+      _gcuda_stream_box_unref (self);
+      return;
+    }
+  /* Exiting, or a forked child: the struct is left to the system, with the context that it holds. */
+  if (!_gcuda_teardown_enter (&teardown))
+    return;
+  if (!destroy (self))
+    _gcuda_reclaimer_push (&self->node, destroy_later);
+  _gcuda_teardown_leave (&teardown);
+}
+
+GCudaStreamState
+_gcuda_stream_box_teardown_enter (GCudaStreamBox *self,
+                                  CUstream handle,
+                                  gboolean ask,
+                                  GCudaContextScope *scope)
+{
+  CUstreamCaptureStatus status;
+  CUresult result;
+
+  scope->pushed = FALSE;
+  if (!_gcuda_context_box_is_alive (self->context))
+    return GCUDA_STREAM_GONE;
+  if (_gcuda_stream_box_is_default (self))
+    {
+      if (_gcuda_context_scope_enter (scope, self->context->handle) != CUDA_SUCCESS)
+        return GCUDA_STREAM_REFUSED;
+    }
+  else if (!ask)
+    return GCUDA_STREAM_READY;
+  result = _gcuda_driver.StreamIsCapturing (handle, &status);
+  if (result == CUDA_SUCCESS && status == CU_STREAM_CAPTURE_STATUS_NONE)
+    return GCUDA_STREAM_READY;
+  _gcuda_context_scope_leave (scope);
+  if (result == CUDA_SUCCESS || result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT)
+    return GCUDA_STREAM_CAPTURED;
+  /* A lost context refuses every question; what the caller does then tells it so. */
+  return _gcuda_result_is_sticky (result) ? GCUDA_STREAM_READY : GCUDA_STREAM_REFUSED;
+}
+
+/* Records @event behind all that is in the stream now. */
+typedef enum
+{
+  RECORDED,
+  RECORD_LATER,   /* a capture is in the way */
+  RECORD_NOTHING, /* there is nothing to wait for: the stream's context is gone or lost */
+} RecordResult;
+
+static RecordResult
+record (GCudaStreamBox *self,
+        CUstream handle,
+        CUevent event,
+        gboolean *tainted)
+{
+  GCudaContextScope scope;
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  CUresult result;
+
+  *tainted = FALSE;
+  switch (_gcuda_stream_box_teardown_enter (self, handle, TRUE, &scope))
+    {
+    case GCUDA_STREAM_READY:
+      break;
+    case GCUDA_STREAM_GONE:
+      return RECORD_NOTHING;
+    case GCUDA_STREAM_CAPTURED:
+    case GCUDA_STREAM_REFUSED:
+    default:
+      return RECORD_LATER;
+    }
+  result = _gcuda_driver.EventRecord (event, handle);
+  /* A capture that began in between has the event now: asking it would break that capture. */
+  if (result == CUDA_SUCCESS &&
+      (_gcuda_driver.StreamIsCapturing (handle, &status) != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE))
+    *tainted = TRUE;
+  _gcuda_context_scope_leave (&scope);
+  if (result == CUDA_SUCCESS)
+    return *tainted ? RECORD_LATER : RECORDED;
+  if (result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT || result == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED ||
+      result == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED || result == CUDA_ERROR_NOT_PERMITTED)
+    return RECORD_LATER;
+  return RECORD_NOTHING;
+}
+
+static GCudaReclaimResult
+retry_waiter (GCudaReclaimNode *node)
+{
+  GCudaStreamWaiter *waiter = (GCudaStreamWaiter *) node;
+
+  return waiter->passed (waiter);
+}
+
+/* One pass over a stream's queue, on the reclaimer's thread. */
+static GCudaReclaimResult
+drain (GCudaReclaimNode *node)
+{
+  GCudaStreamBox *self = (GCudaStreamBox *) node;
+  GCudaReclaimResult answer = GCUDA_RECLAIM_AGAIN;
+  gboolean passed = FALSE, empty;
+
+  if (self->batch == NULL)
+    {
+      g_mutex_lock (&self->lock);
+      self->batch = g_steal_pointer (&self->waiting);
+      self->batch_end = self->batch != NULL ? self->waiting_end : &self->batch;
+      self->waiting_end = &self->waiting;
+      g_mutex_unlock (&self->lock);
+    }
+  if (self->batch != NULL && self->event == NULL)
+    {
+      CUevent event = _gcuda_context_box_is_alive (self->context) ? _gcuda_context_box_take_event (self->context) : NULL;
+      gboolean tainted = FALSE;
+
+      if (event != NULL)
+        switch (record (self, _gcuda_stream_box_handle_for (self, 0), event, &tainted))
+          {
+          case RECORDED:
+            self->event = event;
+            break;
+          case RECORD_LATER:
+            _gcuda_context_box_give_event (self->context, event, tainted);
+            answer = GCUDA_RECLAIM_BLOCKED;
+            break;
+          case RECORD_NOTHING:
+          default:
+            _gcuda_context_box_give_event (self->context, event, FALSE);
+            passed = TRUE;
+            break;
+          }
+      else
+        passed = !_gcuda_context_box_is_alive (self->context);
+    }
+  if (self->event != NULL)
+    {
+      /* Any answer but "not ready" means that there is nothing left to wait for. */
+      passed = !_gcuda_context_box_is_alive (self->context) || _gcuda_driver.EventQuery (self->event) != CUDA_ERROR_NOT_READY;
+      if (passed)
+        {
+          _gcuda_context_box_give_event (self->context, self->event, FALSE);
+          self->event = NULL;
+        }
+    }
+
+  if (!passed && self->batch != NULL)
+    return answer;
+
+  /* The waiters' uses may be the last ones of this box: it must survive this function. */
+  _gcuda_stream_box_ref (self);
+  while (self->batch != NULL)
+    {
+      GCudaStreamWaiter *waiter = self->batch;
+
+      self->batch = waiter->next;
+      if (waiter->passed (waiter) != GCUDA_RECLAIM_DONE)
+        _gcuda_reclaimer_push (&waiter->node, retry_waiter);
+    }
+  self->batch_end = &self->batch;
+
+  g_mutex_lock (&self->lock);
+  empty = self->waiting == NULL;
+  if (empty)
+    self->queued = FALSE;
+  g_mutex_unlock (&self->lock);
+  _gcuda_stream_box_unref (self);
+  if (!empty)
+    return GCUDA_RECLAIM_AGAIN;
+  _gcuda_stream_box_unuse (self);
+  return GCUDA_RECLAIM_DONE;
+}
+
+/* A waiter with an event of its own, recorded where it was released. */
+static GCudaReclaimResult
+check_own_event (GCudaReclaimNode *node)
+{
+  GCudaStreamWaiter *waiter = (GCudaStreamWaiter *) node;
+
+  if (waiter->event != NULL)
+    {
+      if (_gcuda_context_box_is_alive (waiter->box->context) &&
+          _gcuda_driver.EventQuery (waiter->event) == CUDA_ERROR_NOT_READY)
+        return GCUDA_RECLAIM_AGAIN;
+      _gcuda_context_box_give_event (waiter->box->context, waiter->event, FALSE);
+      waiter->event = NULL;
+    }
+  return waiter->passed (waiter);
+}
+
+void
+_gcuda_stream_box_queue (GCudaStreamBox *self,
+                         GCudaStreamWaiter *waiter,
+                         guint64 owner_thread,
+                         GCudaStreamWaiterFunc passed)
+{
+  gboolean first;
+
+  waiter->box = self;
+  waiter->passed = passed;
+  waiter->next = NULL;
+  waiter->event = NULL;
+
+  /* Another thread could only name this stream by way of the legacy one, a barrier for others: record it here. */
+  if (self->kind == GCUDA_STREAM_PER_THREAD && owner_thread == _gcuda_thread_id ())
+    {
+      GCudaTeardown teardown;
+
+      if (_gcuda_teardown_enter (&teardown))
+        {
+          CUevent event = _gcuda_context_box_is_alive (self->context) ? _gcuda_context_box_take_event (self->context) : NULL;
+          gboolean tainted = FALSE, recorded = FALSE;
+
+          if (event != NULL)
+            recorded = record (self, self->handle, event, &tainted) == RECORDED;
+          if (recorded)
+            waiter->event = event;
+          else if (event != NULL)
+            _gcuda_context_box_give_event (self->context, event, tainted);
+          _gcuda_teardown_leave (&teardown);
+        }
+      if (waiter->event != NULL)
+        {
+          _gcuda_reclaimer_push (&waiter->node, check_own_event);
+          return;
+        }
+    }
+
+  g_mutex_lock (&self->lock);
+  *self->waiting_end = waiter;
+  self->waiting_end = &waiter->next;
+  first = !self->queued;
+  self->queued = TRUE;
+  g_mutex_unlock (&self->lock);
+  if (first)
+    {
+      /* The queue uses the stream as long as it is not empty; each waiter does so too, so this can't fail. */
+      _gcuda_stream_box_use (self);
+      _gcuda_reclaimer_push (&self->node, drain);
+    }
+}

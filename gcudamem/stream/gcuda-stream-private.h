@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include <gcudamem/gcuda-enum-types.h>
+#include <gcudamem/stream/gcuda-event.h>
+
+#include "device/gcuda-device-private.h"
+#include "gcuda-stream-box-private.h"
+
+G_BEGIN_DECLS
+
+struct _GCudaStream
+{
+  GObject parent_instance;
+
+  GCudaContext *context;
+  GCudaStreamBox *box; /* NULL for an object made by bare new; else to the end */
+  int priority;
+  gboolean blocking;
+  gint closed;
+};
+
+struct _GCudaStreamClass
+{
+  GObjectClass parent_class;
+};
+
+/* The stream's box with a use, for the caller; NULL with INVALID_ARGUMENT, CLOSED, FORKED or CONTEXT_IS_DESTROYED. */
+GCudaStreamBox *_gcuda_stream_hold (GCudaStream *self,
+                                    const char *what,
+                                    GError **error);
+
+/* A user's driver call on a stream: holds the box, and makes its context current where a default stream needs it. */
+typedef struct
+{
+  GCudaStreamBox *box;
+  CUstream handle;
+  GCudaContextScope scope;
+} GCudaStreamCall;
+
+gboolean _gcuda_stream_call_begin (GCudaStreamCall *call,
+                                   GCudaStream *stream,
+                                   const char *what,
+                                   GError **error);
+
+/* Ends it; the result of the driver call, or of restoring the context if only that failed, becomes the error. */
+gboolean _gcuda_stream_call_end (GCudaStreamCall *call,
+                                 CUresult result,
+                                 const char *what,
+                                 GError **error);
+
+/* Whether the stream of a call that has begun is being captured, or FALSE with an error. */
+gboolean _gcuda_stream_call_refuse_capture (GCudaStreamCall *call,
+                                            const char *what,
+                                            GError **error);
+
+/* A stream object for a box, for the vfuncs of a program's memory resource. */
+GCudaStream *_gcuda_stream_new_for_box (GCudaStreamBox *box);
+
+/* The event's handle for a call; keeps it with _gcuda_event_hold () until _gcuda_event_drop (). */
+typedef struct _GCudaEventBox GCudaEventBox;
+
+GCudaEventBox *_gcuda_event_hold (GCudaEvent *self,
+                                  const char *what,
+                                  CUevent *handle,
+                                  GError **error);
+void _gcuda_event_drop (GCudaEventBox *box);
+
+G_END_DECLS

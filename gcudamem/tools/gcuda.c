@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include <gcudamem/gcudamem.h>
+
+static int
+info (void)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (GCudaDriverInfo) driver = NULL;
+  g_autoptr (GListModel) devices = NULL;
+  int version;
+
+  driver = gcuda_get_driver_info (&error);
+  if (driver == NULL)
+    {
+      g_printerr ("gcuda: %s\n", error->message);
+      return 1;
+    }
+  version = gcuda_driver_info_get_version (driver);
+  g_print ("%s driver %s, CUDA %d.%d\n", gcuda_driver_info_is_simulated (driver) ? "simulated" : "CUDA",
+           gcuda_driver_info_get_path (driver), version / 1000, version % 1000 / 10);
+  devices = gcuda_get_devices (&error);
+  if (devices == NULL)
+    {
+      g_printerr ("gcuda: %s\n", error->message);
+      return 1;
+    }
+  for (guint i = 0; i < g_list_model_get_n_items (devices); i++)
+    {
+      g_autoptr (GCudaDevice) device = g_list_model_get_item (devices, i);
+      g_autofree char *memory = g_format_size_full (gcuda_device_get_total_memory (device), G_FORMAT_SIZE_IEC_UNITS);
+
+      g_print ("%d  %s, %s, compute capability %d.%d, PCI %s, UUID %s\n", gcuda_device_get_ordinal (device),
+               gcuda_device_get_name (device), memory,
+               gcuda_device_get_compute_capability_major (device), gcuda_device_get_compute_capability_minor (device),
+               gcuda_device_get_pci_bus_id (device), gcuda_device_get_uuid (device));
+    }
+  return g_list_model_get_n_items (devices) > 0 ? 0 : 1;
+}
+
+int
+main (int argc,
+      char **argv)
+{
+  g_autoptr (GOptionContext) context = g_option_context_new ("COMMAND - look at CUDA memory");
+  g_autoptr (GError) error = NULL;
+
+  g_option_context_set_summary (context, "Commands:\n  info    the driver and the devices; fails when there is none");
+  if (!g_option_context_parse (context, &argc, &argv, &error))
+    {
+      g_printerr ("gcuda: %s\n", error->message);
+      return 2;
+    }
+  if (argc == 2 && g_str_equal (argv[1], "info"))
+    return info ();
+  g_printerr ("gcuda: one command is needed; see gcuda --help\n");
+  return 2;
+}

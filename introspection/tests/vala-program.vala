@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+// Uses the library as a Vala program does: it must compile, and run.
+
+class Counting : GCuda.MemoryResource {
+    public int live = 0;
+    private GCuda.MemoryResource upstream;
+
+    public Counting (GCuda.MemoryResource upstream) {
+        this.upstream = upstream;
+    }
+
+    public override uint64 allocate_address (uint64 size, uint64 alignment, GCuda.Stream stream) throws Error {
+        var address = upstream.allocate_address (size, alignment, stream);
+        live++;
+        return address;
+    }
+
+    public override void deallocate_address (uint64 address, uint64 size, uint64 alignment, GCuda.Stream stream) {
+        live--;
+        try {
+            upstream.free_address (address, size, alignment, stream);
+        } catch (Error error) {
+            assert_not_reached ();
+        }
+    }
+}
+
+GCuda.Device? first_device () {
+    try {
+        var devices = GCuda.get_devices ();
+        if (devices.get_n_items () > 0)
+            return (GCuda.Device) devices.get_item (0);
+        Test.skip ("no CUDA device");
+    } catch (Error error) {
+        Test.message ("%s", error.message);
+        Test.fail ();
+    }
+    return null;
+}
+
+void round_trip () {
+    var device = first_device ();
+    if (device == null)
+        return;
+    try {
+        var stream = new GCuda.Stream.for_device (device);
+        var resource = new GCuda.DeviceMemoryResource (device);
+        var buffer = resource.allocate (5, stream);
+        assert (buffer.size == 5 && !buffer.closed);
+        buffer.upload (0, new Bytes ({ 1, 2, 3, 4, 5 }), stream);
+        assert (buffer.download (1, 3, stream).compare (new Bytes ({ 2, 3, 4 })) == 0);
+        buffer.close (stream);
+        assert (buffer.closed);
+    } catch (Error error) {
+        Test.message ("%s", error.message);
+        Test.fail ();
+    }
+}
+
+void errors () {
+    var device = first_device ();
+    if (device == null)
+        return;
+    try {
+        var stream = new GCuda.Stream.for_device (device);
+        stream.close ();
+        stream.synchronize ();
+        assert_not_reached ();
+    } catch (GCuda.Error.CLOSED error) {
+    } catch (Error error) {
+        Test.message ("%s", error.message);
+        Test.fail ();
+    }
+}
+
+void resource_of_a_program () {
+    var device = first_device ();
+    if (device == null)
+        return;
+    try {
+        var stream = new GCuda.Stream.for_device (device);
+        var counting = new Counting (new GCuda.DeviceMemoryResource (device));
+        var buffer = counting.allocate (64, stream);
+        assert (counting.live == 1);
+        buffer.close (null);
+        GCuda.reclaim (null);
+        assert (counting.live == 0);
+    } catch (Error error) {
+        Test.message ("%s", error.message);
+        Test.fail ();
+    }
+}
+
+int main (string[] args) {
+    Test.init (ref args);
+    Test.add_func ("/vala/round-trip", round_trip);
+    Test.add_func ("/vala/errors", errors);
+    Test.add_func ("/vala/resource-of-a-program", resource_of_a_program);
+    return Test.run ();
+}
