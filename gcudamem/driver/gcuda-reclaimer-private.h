@@ -53,6 +53,7 @@ gboolean _gcuda_home_is_here (GCudaHome *self);
 void _gcuda_home_push (GCudaHome *self,
                        GCudaReclaimNode *node,
                        GCudaReclaimFunc attempt);
-void _gcuda_home_drain (GCudaHome *self);
+/* Whether there was anything; nothing happens on another thread. */
+gboolean _gcuda_home_drain (GCudaHome *self);
 
 G_END_DECLS

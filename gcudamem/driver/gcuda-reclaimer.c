@@ -8,9 +8,8 @@ static GMutex lock;
 static GCond wake;     /* something was pushed */
 static GCond settled;  /* a pass ended */
 static GCudaReclaimNode *incoming; /* newest first */
-static guint64 pushed;             /* nodes ever pushed */
-static guint64 covered;            /* value of pushed that the last whole pass had seen */
-static guint runnable;             /* nodes that answered AGAIN in the last pass */
+static guint64 begun, ended;       /* passes */
+static guint runnable;             /* nodes that answered AGAIN in the last pass that ended */
 static gint outstanding;           /* nodes that are not done */
 static GThread *thread;
 
@@ -24,7 +23,6 @@ reclaimer_main (gpointer data)
     {
       GCudaReclaimNode *fresh = NULL, *node, *next;
       GCudaTeardown teardown;
-      guint64 seen;
       guint again = 0;
 
       g_mutex_lock (&lock);
@@ -40,7 +38,7 @@ reclaimer_main (gpointer data)
           fresh = node;
         }
       incoming = NULL;
-      seen = pushed;
+      begun++;
       g_mutex_unlock (&lock);
 
       for (link = &active; *link != NULL; link = &(*link)->next)
@@ -72,7 +70,7 @@ reclaimer_main (gpointer data)
       _gcuda_teardown_leave (&teardown);
 
       g_mutex_lock (&lock);
-      covered = seen;
+      ended++;
       runnable = again;
       g_cond_broadcast (&settled);
       g_mutex_unlock (&lock);
@@ -90,7 +88,6 @@ _gcuda_reclaimer_push (GCudaReclaimNode *node,
   g_mutex_lock (&lock);
   node->next = incoming;
   incoming = node;
-  pushed++;
   /* A machine that can't start a thread now may be able to at the next push; the nodes wait. */
   if (thread == NULL)
     thread = g_thread_try_new ("gcuda-reclaimer", reclaimer_main, NULL, NULL);
@@ -104,6 +101,12 @@ _gcuda_reclaimer_has_work (void)
   return g_atomic_int_get (&outstanding) > 0;
 }
 
+static gboolean
+is_settled (guint64 target)
+{
+  return g_atomic_int_get (&outstanding) == 0 || (ended >= target && runnable == 0) || _gcuda_driver_exiting ();
+}
+
 gboolean
 _gcuda_reclaimer_settle (gint64 deadline,
                          GCancellable *cancellable)
@@ -112,13 +115,14 @@ _gcuda_reclaimer_settle (gint64 deadline,
   gboolean done;
 
   g_mutex_lock (&lock);
-  target = pushed;
+  /* A pass that begins from now on sees all that is queued, and what changed for those that were blocked. */
+  target = begun + 1;
   if (thread == NULL && incoming != NULL)
     thread = g_thread_try_new ("gcuda-reclaimer", reclaimer_main, NULL, NULL);
   if (thread != NULL && thread != g_thread_self ())
     {
       g_cond_signal (&wake);
-      while (!(covered >= target && runnable == 0) && !_gcuda_driver_exiting () && !g_cancellable_is_cancelled (cancellable) &&
+      while (!is_settled (target) && !g_cancellable_is_cancelled (cancellable) &&
              (deadline < 0 || g_get_monotonic_time () < deadline))
         {
           /* A cancellable is looked at now and then: its signal would need a lock order with its own. */
@@ -127,7 +131,7 @@ _gcuda_reclaimer_settle (gint64 deadline,
           g_cond_wait_until (&settled, &lock, deadline < 0 ? until : MIN (until, deadline));
         }
     }
-  done = (covered >= target && runnable == 0) || _gcuda_driver_exiting ();
+  done = is_settled (target);
   g_mutex_unlock (&lock);
   return done;
 }
@@ -203,11 +207,13 @@ _gcuda_home_is_here (GCudaHome *self)
   return self->thread == _gcuda_thread_id ();
 }
 
-void
+gboolean
 _gcuda_home_drain (GCudaHome *self)
 {
+  gboolean any = FALSE;
+
   if (!_gcuda_home_is_here (self))
-    return;
+    return FALSE;
   for (;;)
     {
       GCudaReclaimNode *node;
@@ -220,8 +226,9 @@ _gcuda_home_drain (GCudaHome *self)
         self->last = NULL;
       g_mutex_unlock (&self->lock);
       if (node == NULL)
-        return;
+        return any;
       node->attempt (node);
+      any = TRUE;
     }
 }
 
@@ -253,9 +260,10 @@ _gcuda_home_push (GCudaHome *self,
     _gcuda_post (self->context, home_dispatch, _gcuda_home_ref (self), (GDestroyNotify) _gcuda_home_unref);
 }
 
-static void
+static gboolean
 drain_homes_here (void)
 {
+  gboolean any = FALSE;
   g_autoptr (GPtrArray) here = g_ptr_array_new_with_free_func ((GDestroyNotify) _gcuda_home_unref);
 
   g_mutex_lock (&homes_lock);
@@ -268,7 +276,8 @@ drain_homes_here (void)
     }
   g_mutex_unlock (&homes_lock);
   for (guint i = 0; i < here->len; i++)
-    _gcuda_home_drain (g_ptr_array_index (here, i));
+    any |= _gcuda_home_drain (g_ptr_array_index (here, i));
+  return any;
 }
 
 /**
@@ -301,9 +310,8 @@ gcuda_reclaim (GCancellable *cancellable,
       drain_homes_here ();
       if (!_gcuda_reclaimer_settle (-1, cancellable) && cancellable != NULL)
         continue;
-      /* What passed in the meantime may have come home. */
-      drain_homes_here ();
-      if (_gcuda_reclaimer_settle (0, NULL))
+      /* What passed in the meantime may have come home, and what is released there may be queued anew. */
+      if (!drain_homes_here ())
         return TRUE;
     }
 }

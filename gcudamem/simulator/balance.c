@@ -5,8 +5,6 @@
 #include "sim-private.h"
 #include "gcudasim.h"
 
-void sim_balance (GcudasimBalance *balance);
-
 static void
 count_allocation (SimAllocation *allocation, gpointer data)
 {
@@ -30,9 +28,11 @@ count_context (gpointer data, gpointer user_data)
   balance->pending += context->pending;
 }
 
-void
-sim_balance (GcudasimBalance *balance)
+SIM_EXPORT void
+gcudasim_balance (GcudasimBalance *balance)
 {
+  memset (balance, 0, sizeof *balance);
+  g_mutex_lock (&sim.lock);
   sim_allocations_foreach (count_allocation, balance);
   sim_contexts_foreach (count_context, balance);
   balance->streams = sim_handle_count (SIM_HANDLE_STREAM);
@@ -50,4 +50,5 @@ sim_balance (GcudasimBalance *balance)
   balance->user_objects = sim_handle_count (SIM_HANDLE_USER_OBJECT);
   for (guint i = 0; i < sim.n_devices; i++)
     balance->device_bytes += sim.devices[i]->used;
+  g_mutex_unlock (&sim.lock);
 }

@@ -4,8 +4,6 @@
 
 #include <stdio.h>
 
-SimDevice *sim_device_new (int ordinal, int index, guint64 total);
-
 SimDevice *
 sim_device_new (int ordinal, int index, guint64 total)
 {

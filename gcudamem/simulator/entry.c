@@ -550,7 +550,7 @@ sim_entry_init (void)
 }
 
 void
-sim_entry_balance (const char *text)
+sim_entry_remark (const char *text)
 {
   log_remark ("%s", text);
 }

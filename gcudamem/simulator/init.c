@@ -13,10 +13,6 @@
 
 SimState sim = { .driver_version = 13000, .peer_access = TRUE, .next_id = 1 };
 
-void sim_entry_init (void);
-void sim_entry_balance (const char *text);
-SimDevice *sim_device_new (int ordinal, int index, guint64 total);
-
 guint64
 sim_next_id (void)
 {
@@ -208,17 +204,6 @@ in_child (void)
   g_atomic_int_set (&sim.forked, TRUE);
 }
 
-SIM_EXPORT void
-gcudasim_balance (GcudasimBalance *balance)
-{
-  void sim_balance (GcudasimBalance *balance);
-
-  memset (balance, 0, sizeof *balance);
-  g_mutex_lock (&sim.lock);
-  sim_balance (balance);
-  g_mutex_unlock (&sim.lock);
-}
-
 static void
 at_exit (void)
 {
@@ -233,7 +218,7 @@ at_exit (void)
                           b.allocations, b.streams, b.events, b.contexts, b.pools, b.reservations, b.mappings,
                           b.memory_handles, b.graphs, b.graph_execs, b.user_objects, b.pending, b.device_bytes);
   g_mutex_lock (&sim.lock);
-  sim_entry_balance (text);
+  sim_entry_remark (text);
   g_atomic_int_set (&sim.exited, TRUE);
   g_cond_broadcast (&sim.done_cond);
   g_cond_broadcast (&sim.work_cond);

@@ -193,6 +193,8 @@ gpointer sim_handle_get (gconstpointer handle, SimHandleKind kind, gboolean *dea
 void sim_handle_free (gpointer handle);
 guint sim_handle_count (SimHandleKind kind);
 
+void sim_entry_init (void);
+void sim_entry_remark (const char *text);
 void sim_fatal (const char *format, ...) G_GNUC_PRINTF (1, 2) G_GNUC_NORETURN;
 void sim_warn (const char *format, ...) G_GNUC_PRINTF (1, 2);
 const char *sim_result_name (CUresult result);
@@ -281,6 +283,7 @@ struct _SimDevice
   guint64 graph_reserved, graph_reserved_high;
 };
 
+SimDevice *sim_device_new (int ordinal, int index, guint64 total);
 SimDevice *sim_device (int ordinal);
 gboolean sim_device_supports (SimDevice *device, int attribute);
 

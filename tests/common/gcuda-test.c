@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "gcuda-test.h"
+
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "gcudamem/simulator/gcudasim.h"
+
+static gpointer driver; /* as the library opened it */
+
+void
+gcuda_test_init (int *argc,
+                 char ***argv)
+{
+  g_test_init (argc, argv, G_TEST_OPTION_ISOLATE_DIRS, NULL);
+}
+
+static gpointer
+open_driver (void)
+{
+  if (driver == NULL)
+    {
+      g_autoptr (GError) error = NULL;
+      g_autoptr (GCudaDriverInfo) info = gcuda_get_driver_info (&error);
+
+      g_assert_no_error (error);
+      driver = dlopen (gcuda_driver_info_get_path (info), RTLD_NOW | RTLD_LOCAL);
+      g_assert_nonnull (driver);
+    }
+  return driver;
+}
+
+gboolean
+gcuda_test_is_simulated (void)
+{
+  return dlsym (open_driver (), "gcudasim_fail") != NULL;
+}
+
+gpointer
+gcuda_test_driver_function (const char *name)
+{
+  CUresult (*get) (const char *, void **, int, cuuint64_t, void *) = NULL;
+  gpointer function = NULL;
+  int status;
+
+  *(void **) &get = dlsym (open_driver (), "cuGetProcAddress_v2");
+  g_assert_nonnull (get);
+  g_assert_cmpint (get (name, &function, CUDA_VERSION, CU_GET_PROC_ADDRESS_LEGACY_STREAM, &status), ==, CUDA_SUCCESS);
+  g_assert_nonnull (function);
+  return function;
+}
+
+gpointer
+gcuda_test_simulator_function (const char *name)
+{
+  return dlsym (open_driver (), name);
+}
+
+#define SIMULATOR(name) ((__typeof__ (&name)) gcuda_test_simulator_function (#name))
+
+void
+gcuda_test_fail_calls (const char *spec)
+{
+  g_assert_true (SIMULATOR (gcudasim_fail) (spec));
+}
+
+void
+gcuda_test_hold (gboolean on)
+{
+  SIMULATOR (gcudasim_hold) (on);
+}
+
+guint64
+gcuda_test_count_calls (const char *function)
+{
+  return SIMULATOR (gcudasim_call_count) (function);
+}
+
+void
+gcuda_test_log_start (void)
+{
+  if (gcuda_test_is_simulated ())
+    SIMULATOR (gcudasim_log_start) ();
+}
+
+char **
+gcuda_test_log_take (void)
+{
+  char *text, **lines;
+
+  if (!gcuda_test_is_simulated ())
+    return NULL;
+  text = SIMULATOR (gcudasim_log_take) ();
+  lines = g_strsplit (text != NULL ? text : "", "\n", -1);
+  free (text);
+  SIMULATOR (gcudasim_log_stop) ();
+  return lines;
+}
+
+guint
+gcuda_test_log_count (char **log,
+                      const char *function,
+                      ...)
+{
+  guint count = 0;
+
+  g_assert_nonnull (log);
+  for (guint i = 0; log[i] != NULL; i++)
+    {
+      g_auto (GStrv) words = g_strsplit (log[i], " ", 3);
+      g_autofree char *start = g_strdup_printf ("%s(", function);
+      const char *text;
+      gboolean match = g_strv_length (words) == 3 && g_str_has_prefix (words[2], start);
+      va_list args;
+
+      va_start (args, function);
+      while ((text = va_arg (args, const char *)) != NULL)
+        match = match && strstr (log[i], text) != NULL;
+      va_end (args);
+      count += match;
+    }
+  return count;
+}
+
+void
+gcuda_test_log_print (char **log)
+{
+  for (guint i = 0; log[i] != NULL; i++)
+    g_test_message ("%s", log[i]);
+}
+
+/* Bed */
+
+void
+bed_set_up (Bed *bed,
+            gconstpointer data)
+{
+  g_autoptr (GError) error = NULL;
+
+  bed->device = gcuda_device_new (0, &error);
+  g_assert_no_error (error);
+  bed->context = gcuda_device_get_primary_context (bed->device, &error);
+  g_assert_no_error (error);
+  if (gcuda_test_is_simulated ())
+    {
+      GcudasimBalance *balance = g_new0 (GcudasimBalance, 1);
+
+      g_assert_true (gcuda_reclaim (NULL, &error));
+      SIMULATOR (gcudasim_balance) (balance);
+      bed->balance = balance;
+    }
+  bed->stream = gcuda_stream_new (bed->context, GCUDA_STREAM_FLAGS_NONE, 0, &error);
+  g_assert_no_error (error);
+  bed->pool = gcuda_device_memory_resource_new_pool (bed->device, 0, GCUDA_HANDLE_TYPES_NONE, &error);
+  g_assert_no_error (error);
+  bed->resource = GCUDA_MEMORY_RESOURCE (bed->pool);
+}
+
+guint64
+bed_settled_use (Bed *bed)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (GCudaPoolStatistics) statistics = NULL;
+
+  g_assert_true (gcuda_reclaim (NULL, &error));
+  g_assert_no_error (error);
+  g_assert_true (gcuda_device_synchronize (bed->device, &error));
+  g_assert_no_error (error);
+  g_assert_true (gcuda_reclaim (NULL, &error));
+  statistics = gcuda_device_memory_resource_get_statistics (bed->pool, &error);
+  g_assert_no_error (error);
+  return gcuda_pool_statistics_get_used (statistics);
+}
+
+void
+bed_tear_down (Bed *bed,
+               gconstpointer data)
+{
+  g_autoptr (GError) error = NULL;
+  CUcontext current = NULL;
+
+  if (!gcuda_context_is_closed (bed->context))
+    g_assert_cmpuint (bed_settled_use (bed), ==, 0);
+  g_assert_finalize_object (g_steal_pointer (&bed->pool));
+  g_assert_finalize_object (g_steal_pointer (&bed->stream));
+  g_assert_true (gcuda_reclaim (NULL, &error));
+  g_assert_no_error (error);
+  /* No test leaves a context current, and so neither does the library. */
+  assert_cuda (RAW (cuCtxGetCurrent) (&current));
+  g_assert_null (current);
+  if (bed->balance != NULL)
+    {
+      GcudasimBalance *before = bed->balance, after;
+
+      SIMULATOR (gcudasim_balance) (&after);
+      g_assert_cmpuint (after.allocations, ==, before->allocations);
+      g_assert_cmpuint (after.streams, ==, before->streams);
+      g_assert_cmpuint (after.contexts, ==, before->contexts);
+      g_assert_cmpuint (after.pools, ==, before->pools);
+      g_assert_cmpuint (after.graphs, ==, before->graphs);
+      g_assert_cmpuint (after.graph_execs, ==, before->graph_execs);
+      g_assert_cmpuint (after.user_objects, ==, before->user_objects);
+      /* A context keeps its stock of events for releases to come. */
+      g_assert_cmpuint (after.events, <=, before->events + 16);
+      g_clear_pointer (&bed->balance, g_free);
+    }
+  g_clear_object (&bed->context);
+  g_clear_object (&bed->device);
+}
+
+/* Patterns */
+
+void
+pattern_fill (GCudaBuffer *buffer,
+              guint8 value,
+              GCudaStream *stream)
+{
+  g_autoptr (GError) error = NULL;
+  gboolean success = gcuda_buffer_fill (buffer, value, 1, stream, &error);
+
+  g_assert_no_error (error);
+  g_assert_true (success);
+}
+
+void
+pattern_assert (GCudaBuffer *buffer,
+                guint8 value,
+                GCudaStream *stream)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (GBytes) bytes = gcuda_buffer_download (buffer, 0, gcuda_buffer_get_size (buffer), stream, &error);
+  const guint8 *data;
+  gsize size, wrong = 0;
+
+  g_assert_no_error (error);
+  data = g_bytes_get_data (bytes, &size);
+  g_assert_cmpuint (size, ==, gcuda_buffer_get_size (buffer));
+  while (wrong < size && data[wrong] == value)
+    wrong++;
+  if (wrong < size)
+    g_error ("byte %" G_GSIZE_FORMAT " of %" G_GSIZE_FORMAT " is 0x%02x and not 0x%02x", wrong, size, data[wrong], value);
+}
+
+/* Blocker */
+
+struct _Blocker
+{
+  gint released;
+  gint passed;
+};
+
+static void CUDA_CB
+blocker_run (void *data)
+{
+  Blocker *blocker = data;
+
+  while (!g_atomic_int_get (&blocker->released))
+    g_usleep (100);
+  g_atomic_int_set (&blocker->passed, TRUE);
+}
+
+Blocker *
+blocker_new (GCudaStream *stream)
+{
+  Blocker *blocker = g_new0 (Blocker, 1);
+  CUcontext popped;
+
+  assert_cuda (RAW (cuCtxPushCurrent) (gcuda_context_get_cuda_context (gcuda_stream_get_context (stream))));
+  assert_cuda (RAW (cuLaunchHostFunc) (gcuda_stream_get_cuda_stream (stream), blocker_run, blocker));
+  /* A driver that is lazy has work done only when it is asked for: ask. */
+  RAW (cuStreamQuery) (gcuda_stream_get_cuda_stream (stream));
+  assert_cuda (RAW (cuCtxPopCurrent) (&popped));
+  return blocker;
+}
+
+void
+blocker_release (Blocker *blocker)
+{
+  g_atomic_int_set (&blocker->released, TRUE);
+  while (!g_atomic_int_get (&blocker->passed))
+    g_usleep (100);
+  g_free (blocker);
+}
+
+void
+in_thread (GThreadFunc func,
+           gpointer data)
+{
+  g_thread_join (g_thread_new ("test", func, data));
+}
+
+void
+iterate_until (gint *flag)
+{
+  gint64 deadline = g_get_monotonic_time () + 10 * G_TIME_SPAN_SECOND;
+
+  while (!g_atomic_int_get (flag))
+    {
+      g_assert_cmpint (g_get_monotonic_time (), <, deadline);
+      if (!g_main_context_iteration (NULL, FALSE))
+        g_usleep (200);
+    }
+}
