@@ -514,7 +514,7 @@ gcuda_device_get_attribute (GCudaDevice *self,
                             int attribute,
                             GError **error)
 {
-  CUdevice device;
+  CUdevice device = 0;
   CUresult result;
   int value = 0;
 
@@ -549,7 +549,7 @@ gcuda_device_can_access_peer (GCudaDevice *self,
                               GCudaDevice *peer,
                               GError **error)
 {
-  CUdevice device, peer_device;
+  CUdevice device = 0, peer_device = 0;
   CUresult result;
   int can = 0;
 
@@ -584,7 +584,7 @@ gcuda_device_get_primary_context (GCudaDevice *self,
                                   GError **error)
 {
   GCudaContext *context = NULL, *fresh;
-  CUdevice device;
+  CUdevice device = 0;
   CUcontext handle;
   CUresult result;
   unsigned long long id;

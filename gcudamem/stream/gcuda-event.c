@@ -29,6 +29,7 @@ struct _GCudaEvent
   GCudaEventBox *box; /* NULL for an object made by bare new; else to the end */
   GCudaEventFlags flags;
   gint recorded;
+  gint captured; /* by a capture: it marks no work, and asking would break that capture */
   gint closed;
 };
 
@@ -481,9 +482,30 @@ gcuda_event_record (GCudaEvent *self,
     }
   result = _gcuda_driver.EventRecord (handle, call.handle);
   if (result == CUDA_SUCCESS)
-    g_atomic_int_set (&self->recorded, TRUE);
+    {
+      CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+
+      g_atomic_int_set (&self->recorded, TRUE);
+      _gcuda_driver.StreamIsCapturing (call.handle, &status);
+      g_atomic_int_set (&self->captured, status != CU_STREAM_CAPTURE_STATUS_NONE);
+    }
   _gcuda_event_drop (held);
   return _gcuda_stream_call_end (&call, result, what, error);
+}
+
+static GCudaEventBox *
+hold_uncaptured (GCudaEvent *self,
+                 const char *what,
+                 CUevent *handle,
+                 GError **error)
+{
+  GCudaEventBox *held = _gcuda_event_hold (self, what, handle, error);
+
+  if (held == NULL || !g_atomic_int_get (&self->captured))
+    return held;
+  _gcuda_event_drop (held);
+  _gcuda_fail (error, GCUDA_ERROR_CAPTURING, "%s: it was last recorded on a stream that was being captured, and marks no work until it is recorded again", what);
+  return NULL;
 }
 
 /**
@@ -493,8 +515,8 @@ gcuda_event_record (GCudaEvent *self,
  *
  * Whether the work that the event marks is done. An event that was never recorded is. Waits for nothing. Any thread.
  *
- * Errors: `CLOSED`; `FORKED`; what earlier work left behind; an event that was recorded in a capture that goes on is
- * refused by the driver, which breaks that capture.
+ * Errors: `CLOSED`; `FORKED`; `CAPTURING` for an event that was last recorded in a capture, which stays valid; what earlier
+ * work left behind.
  *
  * Returns: whether it is done; %FALSE with @error set on failure
  *
@@ -511,7 +533,7 @@ gcuda_event_query (GCudaEvent *self,
 
   g_return_val_if_fail (GCUDA_IS_EVENT (self), FALSE);
 
-  held = _gcuda_event_hold (self, what, &handle, error);
+  held = hold_uncaptured (self, what, &handle, error);
   if (held == NULL)
     return FALSE;
   result = _gcuda_driver.EventQuery (handle);
@@ -545,7 +567,7 @@ gcuda_event_synchronize (GCudaEvent *self,
 
   g_return_val_if_fail (GCUDA_IS_EVENT (self), FALSE);
 
-  held = _gcuda_event_hold (self, what, &handle, error);
+  held = hold_uncaptured (self, what, &handle, error);
   if (held == NULL)
     return FALSE;
   result = _gcuda_driver.EventSynchronize (handle);

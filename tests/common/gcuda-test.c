@@ -46,7 +46,8 @@ gcuda_test_driver_function (const char *name)
 
   *(void **) &get = dlsym (open_driver (), "cuGetProcAddress_v2");
   g_assert_nonnull (get);
-  g_assert_cmpint (get (name, &function, CUDA_VERSION, CU_GET_PROC_ADDRESS_LEGACY_STREAM, &status), ==, CUDA_SUCCESS);
+  /* Of one version, whatever the headers are: some functions have more parameters in newer ones. */
+  g_assert_cmpint (get (name, &function, 12000, CU_GET_PROC_ADDRESS_LEGACY_STREAM, &status), ==, CUDA_SUCCESS);
   g_assert_nonnull (function);
   return function;
 }
