@@ -32,7 +32,7 @@ SIM_EXPORT void
 gcudasim_balance (GcudasimBalance *balance)
 {
   memset (balance, 0, sizeof *balance);
-  g_mutex_lock (&sim.lock);
+  pthread_mutex_lock (&sim.lock);
   sim_allocations_foreach (count_allocation, balance);
   sim_contexts_foreach (count_context, balance);
   balance->streams = sim_handle_count (SIM_HANDLE_STREAM);
@@ -50,5 +50,5 @@ gcudasim_balance (GcudasimBalance *balance)
   balance->user_objects = sim_handle_count (SIM_HANDLE_USER_OBJECT);
   for (guint i = 0; i < sim.n_devices; i++)
     balance->device_bytes += sim.devices[i]->used;
-  g_mutex_unlock (&sim.lock);
+  pthread_mutex_unlock (&sim.lock);
 }

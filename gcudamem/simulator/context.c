@@ -232,11 +232,11 @@ gcudasim_lose_context (CUcontext handle)
 {
   SimContext *context;
 
-  g_mutex_lock (&sim.lock);
+  pthread_mutex_lock (&sim.lock);
   context = live_context (handle, 0);
   if (context != NULL)
     sim_context_lose (context, CUDA_ERROR_ILLEGAL_ADDRESS);
-  g_mutex_unlock (&sim.lock);
+  pthread_mutex_unlock (&sim.lock);
   return context != NULL;
 }
 

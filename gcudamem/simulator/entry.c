@@ -40,9 +40,9 @@ thread_gone (gpointer data)
   self = NULL;
   if (g_atomic_int_get (&sim.initialized) && !g_atomic_int_get (&sim.forked))
     {
-      g_mutex_lock (&sim.lock);
+      pthread_mutex_lock (&sim.lock);
       sim_thread_ended (thread);
-      g_mutex_unlock (&sim.lock);
+      pthread_mutex_unlock (&sim.lock);
     }
   g_array_unref (thread->stack);
   g_free (thread);
@@ -164,7 +164,7 @@ sim_call_begin (SimCall *call, const char *symbol, guint flags, gboolean per_thr
   call->thread->function = symbol;
   call->thread->per_thread = per_thread;
 
-  g_mutex_lock (&sim.lock);
+  pthread_mutex_lock (&sim.lock);
   call->entered = TRUE;
   call->log = entry.fd >= 0 || entry.memory != NULL;
   call->context = sim_current_handle (call->thread);
@@ -343,7 +343,7 @@ sim_call_end (SimCall *call, CUresult result)
   if (call->entered)
     {
       call->thread->per_thread = FALSE;
-      g_mutex_unlock (&sim.lock);
+      pthread_mutex_unlock (&sim.lock);
     }
   return result;
 }
@@ -463,10 +463,10 @@ gcudasim_fail (const char *spec)
       if (faults == NULL)
         return 0;
     }
-  g_mutex_lock (&sim.lock);
+  pthread_mutex_lock (&sim.lock);
   g_clear_pointer (&entry.faults, g_ptr_array_unref);
   entry.faults = faults;
-  g_mutex_unlock (&sim.lock);
+  pthread_mutex_unlock (&sim.lock);
   return 1;
 }
 
@@ -475,7 +475,7 @@ gcudasim_call_count (const char *function)
 {
   unsigned long long count = 0;
 
-  g_mutex_lock (&sim.lock);
+  pthread_mutex_lock (&sim.lock);
   if (function == NULL)
     count = entry.total;
   else if (entry.counts != NULL)
@@ -486,17 +486,17 @@ gcudasim_call_count (const char *function)
       count = found != NULL ? *found : 0;
       g_free (base);
     }
-  g_mutex_unlock (&sim.lock);
+  pthread_mutex_unlock (&sim.lock);
   return count;
 }
 
 SIM_EXPORT void
 gcudasim_log_start (void)
 {
-  g_mutex_lock (&sim.lock);
+  pthread_mutex_lock (&sim.lock);
   if (entry.memory == NULL)
     entry.memory = g_string_new (NULL);
-  g_mutex_unlock (&sim.lock);
+  pthread_mutex_unlock (&sim.lock);
 }
 
 SIM_EXPORT char *
@@ -504,24 +504,24 @@ gcudasim_log_take (void)
 {
   char *text = NULL;
 
-  g_mutex_lock (&sim.lock);
+  pthread_mutex_lock (&sim.lock);
   if (entry.memory != NULL)
     {
       text = strdup (entry.memory->str);
       g_string_truncate (entry.memory, 0);
     }
-  g_mutex_unlock (&sim.lock);
+  pthread_mutex_unlock (&sim.lock);
   return text;
 }
 
 SIM_EXPORT void
 gcudasim_log_stop (void)
 {
-  g_mutex_lock (&sim.lock);
+  pthread_mutex_lock (&sim.lock);
   if (entry.memory != NULL)
     g_string_free (entry.memory, TRUE);
   entry.memory = NULL;
-  g_mutex_unlock (&sim.lock);
+  pthread_mutex_unlock (&sim.lock);
 }
 
 /* ---- set-up and end, called by init.c ---- */

@@ -6,12 +6,11 @@
 #include "sim-private.h"
 #include "gcudasim.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-SimState sim = { .driver_version = 13000, .peer_access = TRUE, .next_id = 1 };
+SimState sim = { .lock = PTHREAD_MUTEX_INITIALIZER, .done_cond = PTHREAD_COND_INITIALIZER, .driver_version = 13000, .peer_access = TRUE, .next_id = 1 };
 
 guint64
 sim_next_id (void)
@@ -217,12 +216,12 @@ at_exit (void)
                           "memory_handles=%llu graphs=%llu graph_execs=%llu user_objects=%llu pending=%llu device_bytes=%llu",
                           b.allocations, b.streams, b.events, b.contexts, b.pools, b.reservations, b.mappings,
                           b.memory_handles, b.graphs, b.graph_execs, b.user_objects, b.pending, b.device_bytes);
-  g_mutex_lock (&sim.lock);
+  pthread_mutex_lock (&sim.lock);
   sim_entry_remark (text);
   g_atomic_int_set (&sim.exited, TRUE);
-  g_cond_broadcast (&sim.done_cond);
-  g_cond_broadcast (&sim.work_cond);
-  g_mutex_unlock (&sim.lock);
+  pthread_cond_broadcast (&sim.done_cond);
+  pthread_cond_broadcast (&sim.work_cond);
+  pthread_mutex_unlock (&sim.lock);
   g_free (text);
   sim_scheduler_stop ();
 }
@@ -308,13 +307,13 @@ SIM_ENTRY (cuDriverGetVersion, SIM_ANYTIME | SIM_CALLBACK, (int *, driverVersion
 static void
 set_attribute (int device, int attribute, gboolean is_error, int value)
 {
-  g_mutex_lock (&sim.lock);
+  pthread_mutex_lock (&sim.lock);
   if (device >= 0 && (guint) device < sim.n_devices && attribute > 0 && attribute < SIM_MAX_ATTRIBUTE)
     {
       sim.devices[device]->attributes[attribute].is_error = is_error;
       sim.devices[device]->attributes[attribute].value = value;
     }
-  g_mutex_unlock (&sim.lock);
+  pthread_mutex_unlock (&sim.lock);
 }
 
 SIM_EXPORT void

@@ -18,7 +18,7 @@ static struct
 {
   GPtrArray *ready;           /* owned references */
   GQueue calls;               /* for the call-back thread: SimOp */
-  GCond call_cond;
+  pthread_cond_t call_cond;
   guint64 n_pending;
   guint n_waiters;
   guint drains;               /* gcudasim_drain() in progress */
@@ -120,7 +120,7 @@ make_ready (SimOp *op)
 {
   op->state = SIM_OP_READY;
   g_ptr_array_add (scheduler.ready, sim_op_ref (op));
-  g_cond_signal (&sim.work_cond);
+  pthread_cond_signal (&sim.work_cond);
 }
 
 void
@@ -206,7 +206,7 @@ sim_op_demand (SimOp *op)
         }
     }
   g_ptr_array_unref (todo);
-  g_cond_signal (&sim.work_cond);
+  pthread_cond_signal (&sim.work_cond);
 }
 
 void
@@ -216,7 +216,7 @@ sim_op_wait (SimOp *op)
   sim_op_demand (op);
   scheduler.n_waiters++;
   while (op->state != SIM_OP_DONE && !g_atomic_int_get (&sim.exited))
-    g_cond_wait (&sim.done_cond, &sim.lock);
+    pthread_cond_wait (&sim.done_cond, &sim.lock);
   scheduler.n_waiters--;
   sim_order_host_waits (op);
   sim_op_unref (op);
@@ -309,7 +309,7 @@ op_finish (SimOp *op)
     }
   sim_op_unref (op);
   if (scheduler.n_waiters > 0)
-    g_cond_broadcast (&sim.done_cond);
+    pthread_cond_broadcast (&sim.done_cond);
 }
 
 static void
@@ -347,7 +347,7 @@ op_run (SimOp *op)
     case SIM_WORK_CALLBACK:
     case SIM_WORK_DESTRUCTOR:
       g_queue_push_tail (&scheduler.calls, op);
-      g_cond_signal (&scheduler.call_cond);
+      pthread_cond_signal (&scheduler.call_cond);
       return;
     case SIM_WORK_EMPTY:
     case SIM_WORK_RECORD:
@@ -391,11 +391,19 @@ pick (void)
   return g_ptr_array_remove_index_fast (scheduler.ready, chosen);
 }
 
+static void
+wait_until (gint64 time)
+{
+  struct timespec t = { time / 1000000, time % 1000000 * 1000 };
+
+  pthread_cond_timedwait (&sim.work_cond, &sim.lock, &t);
+}
+
 static gpointer
 worker_main (gpointer data)
 {
   (void) data;
-  g_mutex_lock (&sim.lock);
+  pthread_mutex_lock (&sim.lock);
   while (!scheduler.stop)
     {
       SimOp *op = pick ();
@@ -409,17 +417,17 @@ worker_main (gpointer data)
             {
               gulong pause = (gulong) g_rand_int_range (sim.random, 0, 60);
 
-              g_mutex_unlock (&sim.lock);
+              pthread_mutex_unlock (&sim.lock);
               g_usleep (pause);
-              g_mutex_lock (&sim.lock);
+              pthread_mutex_lock (&sim.lock);
             }
         }
       else if (!sim.held && scheduler.ready->len > 0 && sim.scheduler == SIM_LAZIEST)
-        g_cond_wait_until (&sim.work_cond, &sim.lock, MAX (sim.last_call + IDLE_US, g_get_monotonic_time () + 1000));
+        wait_until (MAX (sim.last_call + IDLE_US, g_get_monotonic_time () + 1000));
       else
-        g_cond_wait (&sim.work_cond, &sim.lock);
+        pthread_cond_wait (&sim.work_cond, &sim.lock);
     }
-  g_mutex_unlock (&sim.lock);
+  pthread_mutex_unlock (&sim.lock);
   return NULL;
 }
 
@@ -428,7 +436,7 @@ caller_main (gpointer data)
 {
   (void) data;
   sim_thread ()->driver_thread = TRUE;
-  g_mutex_lock (&sim.lock);
+  pthread_mutex_lock (&sim.lock);
   while (!scheduler.stop)
     {
       SimOp *op = g_queue_pop_head (&scheduler.calls);
@@ -436,23 +444,23 @@ caller_main (gpointer data)
 
       if (op == NULL)
         {
-          g_cond_wait (&scheduler.call_cond, &sim.lock);
+          pthread_cond_wait (&scheduler.call_cond, &sim.lock);
           continue;
         }
       sim_op_ref (op);
       lost = op->context != NULL ? op->context->lost : CUDA_SUCCESS;
       scheduler.calling = TRUE;
-      g_mutex_unlock (&sim.lock);
+      pthread_mutex_unlock (&sim.lock);
       if (op->work.kind == SIM_WORK_CALLBACK)
         op->work.host.callback (op->work.host.stream, lost, op->work.host.data);
       else if (lost == CUDA_SUCCESS)
         op->work.host.function (op->work.host.data);
-      g_mutex_lock (&sim.lock);
+      pthread_mutex_lock (&sim.lock);
       scheduler.calling = FALSE;
       op_finish (op);
       sim_op_unref (op);
     }
-  g_mutex_unlock (&sim.lock);
+  pthread_mutex_unlock (&sim.lock);
   return NULL;
 }
 
@@ -473,6 +481,13 @@ sim_destructor_call (CUhostFn function, void *data)
 void
 sim_scheduler_start (void)
 {
+  pthread_condattr_t monotonic;
+
+  pthread_condattr_init (&monotonic);
+  pthread_condattr_setclock (&monotonic, CLOCK_MONOTONIC);
+  pthread_cond_init (&sim.work_cond, &monotonic);
+  pthread_condattr_destroy (&monotonic);
+  pthread_cond_init (&scheduler.call_cond, NULL);
   scheduler.ready = g_ptr_array_new ();
   sim.last_call = g_get_monotonic_time ();
   scheduler.worker = g_thread_new ("gcudasim", worker_main, NULL);
@@ -485,12 +500,12 @@ sim_scheduler_stop (void)
 {
   gboolean calling;
 
-  g_mutex_lock (&sim.lock);
+  pthread_mutex_lock (&sim.lock);
   scheduler.stop = TRUE;
   calling = scheduler.calling;
-  g_cond_broadcast (&sim.work_cond);
-  g_cond_broadcast (&scheduler.call_cond);
-  g_mutex_unlock (&sim.lock);
+  pthread_cond_broadcast (&sim.work_cond);
+  pthread_cond_broadcast (&scheduler.call_cond);
+  pthread_mutex_unlock (&sim.lock);
   if (g_thread_self () == scheduler.caller)
     return;
   g_thread_join (scheduler.worker);
@@ -501,24 +516,24 @@ sim_scheduler_stop (void)
 SIM_EXPORT void
 gcudasim_hold (int on)
 {
-  g_mutex_lock (&sim.lock);
+  pthread_mutex_lock (&sim.lock);
   sim.held = on != 0;
-  g_cond_broadcast (&sim.work_cond);
-  g_mutex_unlock (&sim.lock);
+  pthread_cond_broadcast (&sim.work_cond);
+  pthread_mutex_unlock (&sim.lock);
 }
 
 SIM_EXPORT void
 gcudasim_drain (void)
 {
-  g_mutex_lock (&sim.lock);
+  pthread_mutex_lock (&sim.lock);
   scheduler.drains++;
   scheduler.n_waiters++;
-  g_cond_broadcast (&sim.work_cond);
+  pthread_cond_broadcast (&sim.work_cond);
   while (scheduler.n_pending > 0 && !g_atomic_int_get (&sim.exited))
-    g_cond_wait (&sim.done_cond, &sim.lock);
+    pthread_cond_wait (&sim.done_cond, &sim.lock);
   scheduler.n_waiters--;
   scheduler.drains--;
-  g_mutex_unlock (&sim.lock);
+  pthread_mutex_unlock (&sim.lock);
 }
 
 SIM_EXPORT unsigned long long
@@ -526,9 +541,9 @@ gcudasim_pending (void)
 {
   unsigned long long n;
 
-  g_mutex_lock (&sim.lock);
+  pthread_mutex_lock (&sim.lock);
   n = scheduler.n_pending;
-  g_mutex_unlock (&sim.lock);
+  pthread_mutex_unlock (&sim.lock);
   return n;
 }
 
@@ -539,13 +554,13 @@ gcudasim_set_scheduler (const char *name, unsigned int seed)
 
   if (!laziest && g_strcmp0 (name, "shuffled") != 0)
     return 0;
-  g_mutex_lock (&sim.lock);
+  pthread_mutex_lock (&sim.lock);
   sim.scheduler = laziest ? SIM_LAZIEST : SIM_SHUFFLED;
   sim.seed = seed;
   if (sim.random != NULL)
     g_rand_set_seed (sim.random, seed);
   sim.last_call = g_get_monotonic_time ();
-  g_cond_broadcast (&sim.work_cond);
-  g_mutex_unlock (&sim.lock);
+  pthread_cond_broadcast (&sim.work_cond);
+  pthread_mutex_unlock (&sim.lock);
   return 1;
 }

@@ -7,6 +7,7 @@
 #include <cuda.h>
 
 #include <glib.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <string.h>
 
@@ -211,9 +212,10 @@ typedef enum
 
 typedef struct
 {
-  GMutex lock;                /* guards everything; never held while a program's function runs */
-  GCond work_cond;            /* an operation became runnable, or somebody waits */
-  GCond done_cond;            /* an operation ended */
+  /* Not GLib's, which a thread sanitizer cannot see into. */
+  pthread_mutex_t lock;       /* guards everything; never held while a program's function runs */
+  pthread_cond_t work_cond;   /* an operation became runnable, or somebody waits */
+  pthread_cond_t done_cond;   /* an operation ended */
 
   gint initialized;           /* atomic */
   gint forked;                /* atomic */
