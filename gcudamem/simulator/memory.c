@@ -728,7 +728,7 @@ sim_heap_trim (SimHeap *heap, guint64 keep)
         }
       for (guint i = segment->n_chunks; i > 0; i--)
         {
-          if (!busy[i - 1] && segment->chunks[i - 1] != NULL && heap->reserved >= keep + heap->chunk)
+          if (!busy[i - 1] && segment->chunks[i - 1] != NULL && heap->reserved > keep && heap->reserved - keep >= heap->chunk)
             chunk_decommit (segment, i - 1);
         }
       g_free (busy);

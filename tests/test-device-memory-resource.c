@@ -1,0 +1,410 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "gcuda-test.h"
+
+static GCudaPoolStatistics *
+statistics_of (GCudaDeviceMemoryResource *resource)
+{
+  g_autoptr (GError) error = NULL;
+  GCudaPoolStatistics *statistics = gcuda_device_memory_resource_get_statistics (resource, &error);
+
+  g_assert_no_error (error);
+  return statistics;
+}
+
+static guint64
+raw_threshold (GCudaDeviceMemoryResource *resource)
+{
+  cuuint64_t value = 1;
+
+  assert_cuda (RAW (cuMemPoolGetAttribute) (gcuda_device_memory_resource_get_cuda_pool (resource), CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &value));
+  return value;
+}
+
+/* The pool that a device uses is shared: wrapping it changes nothing, and it is never destroyed. */
+static void
+test_shared (Bed *bed,
+             gconstpointer data)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (GCudaBuffer) buffer = NULL;
+  GCudaDeviceMemoryResource *resource;
+  CUmemoryPool pool;
+  cuuint64_t before, after;
+  guint64 destroyed = gcuda_test_is_simulated () ? gcuda_test_count_calls ("cuMemPoolDestroy") : 0;
+
+  assert_cuda (RAW (cuDeviceGetMemPool) (&pool, 0));
+  assert_cuda (RAW (cuMemPoolGetAttribute) (pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &before));
+  resource = gcuda_device_memory_resource_new (bed->device, &error);
+  g_assert_no_error (error);
+  g_assert_false (gcuda_device_memory_resource_owns_pool (resource));
+  g_assert_true (gcuda_device_memory_resource_get_cuda_pool (resource) == pool);
+  buffer = gcuda_memory_resource_allocate (GCUDA_MEMORY_RESOURCE (resource), 4096, bed->stream, &error);
+  g_assert_no_error (error);
+  g_clear_object (&buffer);
+  g_assert_finalize_object (resource);
+  assert_cuda (RAW (cuMemPoolGetAttribute) (pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &after));
+  g_assert_cmpuint (before, ==, after);
+  if (gcuda_test_is_simulated ())
+    g_assert_cmpuint (gcuda_test_count_calls ("cuMemPoolDestroy"), ==, destroyed);
+}
+
+static void
+test_threshold (Bed *bed,
+                gconstpointer data)
+{
+  static const guint64 values[] = { 0, 1, 1 << 20, (guint64) 1 << 40, (guint64) 1 << 53 };
+  g_autoptr (GError) error = NULL;
+  guint64 value;
+
+  g_assert_cmpuint (gcuda_device_memory_resource_get_release_threshold (bed->pool), ==, 0);
+  g_assert_false (gcuda_device_memory_resource_is_release_unlimited (bed->pool));
+  for (guint i = 0; i < G_N_ELEMENTS (values); i++)
+    {
+      g_assert_true (gcuda_device_memory_resource_set_release_threshold (bed->pool, values[i], &error));
+      g_assert_no_error (error);
+      g_assert_cmpuint (gcuda_device_memory_resource_get_release_threshold (bed->pool), ==, values[i]);
+      g_assert_cmpuint (raw_threshold (bed->pool), ==, values[i]);
+      g_assert_false (gcuda_device_memory_resource_is_release_unlimited (bed->pool));
+    }
+  g_object_set (bed->pool, "release-threshold", G_MAXUINT64, NULL);
+  g_assert_cmpuint (raw_threshold (bed->pool), ==, G_MAXUINT64);
+  g_assert_true (gcuda_device_memory_resource_is_release_unlimited (bed->pool));
+  g_object_get (bed->pool, "release-threshold", &value, NULL);
+  g_assert_cmpuint (value, ==, gcuda_device_get_total_memory (bed->device));
+}
+
+static void
+test_reuse (Bed *bed,
+            gconstpointer data)
+{
+  const GCudaPoolReuse all = GCUDA_POOL_REUSE_FOLLOW_EVENTS | GCUDA_POOL_REUSE_OPPORTUNISTIC | GCUDA_POOL_REUSE_INTERNAL_DEPENDENCIES;
+  g_autoptr (GError) error = NULL;
+
+  g_assert_cmpuint (gcuda_device_memory_resource_get_reuse (bed->pool), ==, all);
+  for (guint reuse = 0; reuse <= all; reuse++)
+    {
+      g_assert_true (gcuda_device_memory_resource_set_reuse (bed->pool, reuse, &error));
+      g_assert_no_error (error);
+      g_assert_cmpuint (gcuda_device_memory_resource_get_reuse (bed->pool), ==, reuse);
+    }
+  g_assert_false (gcuda_device_memory_resource_set_reuse (bed->pool, 0x100, &error));
+  assert_error_and_clear (error, GCUDA_ERROR_INVALID_ARGUMENT);
+  g_assert_cmpuint (gcuda_device_memory_resource_get_reuse (bed->pool), ==, all);
+  /* A failure in the middle leaves all as it was. */
+  if (gcuda_test_is_simulated ())
+    {
+      gcuda_test_fail_calls ("cuMemPoolSetAttribute:2=UNKNOWN");
+      g_assert_false (gcuda_device_memory_resource_set_reuse (bed->pool, GCUDA_POOL_REUSE_NONE, &error));
+      gcuda_test_fail_calls (NULL);
+      assert_error_and_clear (error, GCUDA_ERROR_UNKNOWN);
+      g_assert_cmpuint (gcuda_device_memory_resource_get_reuse (bed->pool), ==, all);
+    }
+}
+
+static void
+test_statistics (Bed *bed,
+                 gconstpointer data)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (GCudaPoolStatistics) before = statistics_of (bed->pool);
+  g_autoptr (GCudaPoolStatistics) during = NULL, after = NULL, reset = NULL;
+  GCudaBuffer *buffer;
+
+  g_assert_cmpuint (gcuda_pool_statistics_get_used (before), ==, 0);
+  buffer = gcuda_memory_resource_allocate (bed->resource, 1 << 20, bed->stream, &error);
+  g_assert_no_error (error);
+  during = statistics_of (bed->pool);
+  g_assert_cmpuint (gcuda_pool_statistics_get_used (during), ==, 1 << 20);
+  g_assert_cmpuint (gcuda_pool_statistics_get_used_high (during), ==, 1 << 20);
+  g_assert_cmpuint (gcuda_pool_statistics_get_reserved (during), >=, 1 << 20);
+  g_assert_cmpuint (gcuda_pool_statistics_get_reserved_high (during), >=, gcuda_pool_statistics_get_reserved (during));
+  g_object_unref (buffer);
+  g_assert_true (gcuda_stream_synchronize (bed->stream, &error));
+  after = statistics_of (bed->pool);
+  g_assert_cmpuint (gcuda_pool_statistics_get_used (after), ==, 0);
+  g_assert_cmpuint (gcuda_pool_statistics_get_used_high (after), ==, 1 << 20);
+  g_assert_true (gcuda_device_memory_resource_reset_high_marks (bed->pool, &error));
+  g_assert_no_error (error);
+  reset = statistics_of (bed->pool);
+  g_assert_cmpuint (gcuda_pool_statistics_get_used_high (reset), ==, 0);
+}
+
+/* Trimming waits for nothing: what a stream has not freed yet is in use. */
+static void
+test_trim (Bed *bed,
+           gconstpointer data)
+{
+  g_autoptr (GError) error = NULL;
+  GCudaBuffer *buffer;
+  Blocker *blocker;
+
+  g_assert_true (gcuda_device_memory_resource_set_release_threshold (bed->pool, G_MAXUINT64, &error));
+  buffer = gcuda_memory_resource_allocate (bed->resource, 64 << 20, bed->stream, &error);
+  g_assert_no_error (error);
+  blocker = blocker_new (bed->stream);
+  g_object_unref (buffer);
+  {
+    g_autoptr (GCudaPoolStatistics) statistics = NULL;
+
+    g_assert_true (gcuda_device_memory_resource_trim (bed->pool, 0, &error));
+    g_assert_no_error (error);
+    statistics = statistics_of (bed->pool);
+    g_assert_cmpuint (gcuda_pool_statistics_get_reserved (statistics), >=, 64 << 20);
+  }
+  blocker_release (blocker);
+  g_assert_true (gcuda_stream_synchronize (bed->stream, &error));
+  g_assert_no_error (error);
+  {
+    g_autoptr (GCudaPoolStatistics) statistics = NULL, trimmed = NULL;
+
+    g_assert_true (gcuda_device_memory_resource_trim (bed->pool, G_MAXUINT64, &error));
+    statistics = statistics_of (bed->pool);
+    g_assert_cmpuint (gcuda_pool_statistics_get_reserved (statistics), >=, 64 << 20);
+    g_assert_true (gcuda_device_memory_resource_trim (bed->pool, 0, &error));
+    g_assert_no_error (error);
+    trimmed = statistics_of (bed->pool);
+    g_assert_cmpuint (gcuda_pool_statistics_get_reserved (trimmed), ==, 0);
+  }
+}
+
+/* A buffer keeps its pool; the pool is destroyed once, after the last free. */
+static void
+test_pool_life (Bed *bed,
+                gconstpointer data)
+{
+  g_autoptr (GError) error = NULL;
+  GCudaDeviceMemoryResource *pool = gcuda_device_memory_resource_new_pool (bed->device, 256 << 20, GCUDA_HANDLE_TYPES_NONE, &error);
+  g_autofree char *handle = NULL;
+  GCudaBuffer *buffer;
+
+  g_assert_no_error (error);
+  g_assert_true (gcuda_device_memory_resource_owns_pool (pool));
+  g_assert_cmpuint (gcuda_device_memory_resource_get_max_size (pool), ==, 256 << 20);
+  handle = g_strdup_printf ("0x%" G_GINT64_MODIFIER "x", gcuda_device_memory_resource_get_handle (pool));
+  buffer = gcuda_memory_resource_allocate (GCUDA_MEMORY_RESOURCE (pool), 4096, bed->stream, &error);
+  g_assert_no_error (error);
+  gcuda_test_log_start ();
+  g_object_unref (pool);
+  pattern_fill (buffer, 8, bed->stream);
+  pattern_assert (buffer, 8, bed->stream);
+  g_object_unref (buffer);
+  if (gcuda_test_is_simulated ())
+    {
+      g_auto (GStrv) log = gcuda_test_log_take ();
+      guint freed = 0, destroyed = 0;
+
+      g_assert_cmpuint (gcuda_test_log_count (log, "cuMemPoolDestroy", handle, "= SUCCESS", NULL), ==, 1);
+      for (guint i = 0; log[i] != NULL; i++)
+        {
+          if (strstr (log[i], "cuMemFreeAsync(") != NULL)
+            freed = i + 1;
+          if (strstr (log[i], "cuMemPoolDestroy(") != NULL)
+            destroyed = i + 1;
+        }
+      g_assert_cmpuint (destroyed, >, freed);
+      g_assert_cmpuint (freed, >, 0);
+    }
+}
+
+static void
+test_bad_arguments (Bed *bed,
+                    gconstpointer data)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (GCudaDeviceMemoryResource) bare = g_object_new (GCUDA_TYPE_DEVICE_MEMORY_RESOURCE, NULL);
+
+  g_assert_null (gcuda_device_memory_resource_new (NULL, &error));
+  assert_error_and_clear (error, GCUDA_ERROR_INVALID_ARGUMENT);
+  g_assert_null (gcuda_device_memory_resource_new_pool (NULL, 0, GCUDA_HANDLE_TYPES_NONE, &error));
+  assert_error_and_clear (error, GCUDA_ERROR_INVALID_ARGUMENT);
+  g_assert_null (gcuda_device_memory_resource_new_pool (bed->device, 0, (GCudaHandleTypes) 0x40, &error));
+  assert_error_and_clear (error, GCUDA_ERROR_INVALID_ARGUMENT);
+  g_assert_null (gcuda_device_memory_resource_new_pool (bed->device, G_MAXUINT64, GCUDA_HANDLE_TYPES_NONE, &error));
+  assert_error_and_clear (error, GCUDA_ERROR_INVALID_ARGUMENT);
+
+  g_assert_false (gcuda_device_memory_resource_owns_pool (bare));
+  g_assert_cmpuint (gcuda_device_memory_resource_get_handle (bare), ==, 0);
+  g_assert_cmpuint (gcuda_device_memory_resource_get_release_threshold (bare), ==, 0);
+  g_assert_false (gcuda_device_memory_resource_is_release_unlimited (bare));
+  g_assert_cmpuint (gcuda_device_memory_resource_get_reuse (bare), ==, 0);
+#define CLOSED(call) \
+  g_assert_false (call); \
+  assert_error_and_clear (error, GCUDA_ERROR_CLOSED)
+  CLOSED (gcuda_device_memory_resource_set_release_threshold (bare, 0, &error));
+  CLOSED (gcuda_device_memory_resource_set_reuse (bare, 0, &error));
+  CLOSED (gcuda_device_memory_resource_trim (bare, 0, &error));
+  CLOSED (gcuda_device_memory_resource_get_statistics (bare, &error) != NULL);
+  CLOSED (gcuda_device_memory_resource_reset_high_marks (bare, &error));
+  CLOSED (gcuda_device_memory_resource_set_peer_access (bare, bed->device, TRUE, &error));
+  CLOSED (gcuda_device_memory_resource_has_peer_access (bare, bed->device, &error));
+#undef CLOSED
+}
+
+static void
+test_own_access (Bed *bed,
+                 gconstpointer data)
+{
+  g_autoptr (GError) error = NULL;
+
+  g_assert_true (gcuda_device_memory_resource_has_peer_access (bed->pool, bed->device, &error));
+  g_assert_no_error (error);
+  g_assert_true (gcuda_device_memory_resource_set_peer_access (bed->pool, bed->device, TRUE, &error));
+  g_assert_no_error (error);
+  g_assert_false (gcuda_device_memory_resource_set_peer_access (bed->pool, bed->device, FALSE, &error));
+  assert_error_and_clear (error, GCUDA_ERROR_INVALID_ARGUMENT);
+  g_assert_false (gcuda_device_memory_resource_set_peer_access (bed->pool, NULL, TRUE, &error));
+  assert_error_and_clear (error, GCUDA_ERROR_INVALID_ARGUMENT);
+  g_assert_false (gcuda_device_memory_resource_has_peer_access (bed->pool, NULL, &error));
+  assert_error_and_clear (error, GCUDA_ERROR_INVALID_ARGUMENT);
+}
+
+/* Making and destroying a pool disturbs no capture. */
+typedef struct
+{
+  CUcontext context;
+  gint begun;
+  gint end;
+  CUresult result;
+} Capture;
+
+static gpointer
+capture_run (gpointer data)
+{
+  Capture *capture = data;
+  CUstream stream;
+  CUcontext popped;
+  CUgraph graph = NULL;
+
+  assert_cuda (RAW (cuCtxPushCurrent) (capture->context));
+  assert_cuda (RAW (cuStreamCreate) (&stream, CU_STREAM_NON_BLOCKING));
+  assert_cuda (RAW (cuStreamBeginCapture) (stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+  g_atomic_int_set (&capture->begun, TRUE);
+  while (!g_atomic_int_get (&capture->end))
+    g_usleep (100);
+  capture->result = RAW (cuStreamEndCapture) (stream, &graph);
+  if (graph != NULL)
+    assert_cuda (RAW (cuGraphDestroy) (graph));
+  assert_cuda (RAW (cuStreamDestroy) (stream));
+  assert_cuda (RAW (cuCtxPopCurrent) (&popped));
+  return NULL;
+}
+
+static void
+test_capture_elsewhere (Bed *bed,
+                        gconstpointer data)
+{
+  g_autoptr (GError) error = NULL;
+  Capture capture = { gcuda_context_get_cuda_context (bed->context), FALSE, FALSE, CUDA_ERROR_UNKNOWN };
+  GThread *thread = g_thread_new ("capture", capture_run, &capture);
+  GCudaDeviceMemoryResource *pool;
+
+  while (!g_atomic_int_get (&capture.begun))
+    g_usleep (100);
+  pool = gcuda_device_memory_resource_new_pool (bed->device, 0, GCUDA_HANDLE_TYPES_NONE, &error);
+  g_assert_no_error (error);
+  g_assert_finalize_object (pool);
+  g_atomic_int_set (&capture.end, TRUE);
+  g_thread_join (thread);
+  g_assert_cmpint (capture.result, ==, CUDA_SUCCESS);
+}
+
+/* Two devices: a grant is one pool's, and copies work with and without it. */
+static void
+test_peers (Bed *bed,
+            gconstpointer data)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (GListModel) devices = gcuda_get_devices (&error);
+  g_autoptr (GCudaDevice) peer = g_list_model_get_item (devices, 1);
+  g_autoptr (GCudaStream) peer_stream = NULL;
+  GCudaDeviceMemoryResource *granted, *peer_pool;
+  GCudaBuffer *a, *b, *c;
+
+  if (peer == NULL)
+    {
+      g_test_skip ("needs two devices");
+      return;
+    }
+  peer_stream = gcuda_stream_new_for_device (peer, &error);
+  g_assert_no_error (error);
+  granted = gcuda_device_memory_resource_new_pool (bed->device, 0, GCUDA_HANDLE_TYPES_NONE, &error);
+  peer_pool = gcuda_device_memory_resource_new_pool (peer, 0, GCUDA_HANDLE_TYPES_NONE, &error);
+  g_assert_no_error (error);
+  a = gcuda_memory_resource_allocate (bed->resource, 65536, bed->stream, &error);
+  b = gcuda_memory_resource_allocate (GCUDA_MEMORY_RESOURCE (peer_pool), 65536, peer_stream, &error);
+  g_assert_no_error (error);
+  /* Without a grant. */
+  pattern_fill (a, 0x19, bed->stream);
+  g_assert_true (gcuda_stream_wait_stream (peer_stream, bed->stream, &error));
+  g_assert_true (gcuda_buffer_copy_to (a, b, peer_stream, &error));
+  g_assert_no_error (error);
+  pattern_assert (b, 0x19, peer_stream);
+  g_assert_true (gcuda_buffer_copy_2d (a, 0, 256, b, 128, 512, 128, 16, peer_stream, &error));
+  g_assert_no_error (error);
+  pattern_assert (b, 0x19, peer_stream);
+
+  g_assert_false (gcuda_device_memory_resource_has_peer_access (granted, peer, &error));
+  g_assert_no_error (error);
+  g_assert_true (gcuda_device_memory_resource_set_peer_access (granted, peer, TRUE, &error));
+  g_assert_no_error (error);
+  g_assert_true (gcuda_device_memory_resource_has_peer_access (granted, peer, &error));
+  g_assert_false (gcuda_device_memory_resource_has_peer_access (bed->pool, peer, &error));
+  g_assert_no_error (error);
+  /* The peer's stream works on granted memory, which is freed there; only then is the pool destroyed. */
+  c = gcuda_memory_resource_allocate (GCUDA_MEMORY_RESOURCE (granted), 65536, peer_stream, &error);
+  g_assert_no_error (error);
+  pattern_fill (c, 0x1a, peer_stream);
+  pattern_assert (c, 0x1a, peer_stream);
+  {
+    Blocker *blocker = blocker_new (peer_stream);
+
+    pattern_fill (c, 0x1b, peer_stream);
+    gcuda_test_log_start ();
+    g_object_unref (c);
+    g_object_unref (granted);
+    g_usleep (3000);
+    if (gcuda_test_is_simulated ())
+      {
+        g_auto (GStrv) log = gcuda_test_log_take ();
+
+        g_assert_cmpuint (gcuda_test_log_count (log, "cuMemPoolDestroy", NULL), ==, 0);
+        gcuda_test_log_start ();
+      }
+    blocker_release (blocker);
+    g_assert_true (gcuda_reclaim (NULL, &error));
+    g_assert_no_error (error);
+    if (gcuda_test_is_simulated ())
+      {
+        g_auto (GStrv) log = gcuda_test_log_take ();
+
+        g_assert_cmpuint (gcuda_test_log_count (log, "cuMemPoolSetAccess", "= SUCCESS", NULL), ==, 1);
+        g_assert_cmpuint (gcuda_test_log_count (log, "cuMemPoolDestroy", "= SUCCESS", NULL), ==, 1);
+      }
+  }
+  /* Freed on a stream of the other device: accepted, and named to the driver as it is. */
+  g_assert_true (gcuda_buffer_set_deallocation_stream (a, peer_stream, &error));
+  g_assert_no_error (error);
+  g_object_unref (a);
+  g_object_unref (b);
+  g_assert_finalize_object (peer_pool);
+  g_assert_true (gcuda_device_synchronize (peer, &error));
+  g_assert_no_error (error);
+}
+
+int
+main (int argc,
+      char **argv)
+{
+  gcuda_test_init (&argc, &argv);
+  bed_add ("/device-memory-resource/shared", test_shared);
+  bed_add ("/device-memory-resource/threshold", test_threshold);
+  bed_add ("/device-memory-resource/reuse", test_reuse);
+  bed_add ("/device-memory-resource/statistics", test_statistics);
+  bed_add ("/device-memory-resource/trim", test_trim);
+  bed_add ("/device-memory-resource/pool-life", test_pool_life);
+  bed_add ("/device-memory-resource/bad-arguments", test_bad_arguments);
+  bed_add ("/device-memory-resource/own-access", test_own_access);
+  bed_add ("/device-memory-resource/capture-elsewhere", test_capture_elsewhere);
+  bed_add ("/device-memory-resource/peers", test_peers);
+  return g_test_run ();
+}
