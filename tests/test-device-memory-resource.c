@@ -389,6 +389,14 @@ test_peers (Bed *bed,
   g_assert_finalize_object (peer_pool);
   g_assert_true (gcuda_device_synchronize (peer, &error));
   g_assert_no_error (error);
+  g_assert_finalize_object (g_steal_pointer (&peer_stream));
+  {
+    g_autoptr (GCudaContext) context = gcuda_device_get_primary_context (peer, &error);
+
+    g_assert_true (gcuda_reclaim (NULL, &error));
+    g_assert_true (gcuda_context_close (context, &error));
+    g_assert_no_error (error);
+  }
 }
 
 int

@@ -47,7 +47,7 @@ gcuda_memory_info_ref (GCudaMemoryInfo *self)
 
 /**
  * gcuda_memory_info_unref:
- * @self: (transfer full): a memory info
+ * @self: a memory info
  *
  * Drops a reference. Any thread.
  *

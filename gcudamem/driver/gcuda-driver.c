@@ -420,7 +420,7 @@ driver_info_clear (gpointer data)
 
 /**
  * gcuda_driver_info_unref:
- * @self: (transfer full): a driver info
+ * @self: a driver info
  *
  * Drops a reference. Any thread.
  *

@@ -297,6 +297,47 @@ gcuda_memory_resource_is_host_accessible (GCudaMemoryResource *self)
   return priv->host_accessible;
 }
 
+/**
+ * GCudaMemoryResourceClass::allocate_address:
+ * @self: a memory resource
+ * @size: how many bytes, more than 0
+ * @alignment: what the address has to be a multiple of, a power of two
+ * @stream: the stream in whose order the memory will be used
+ * @error: return location for an error
+ *
+ * Allocates memory. Called on the resource's thread, unless its class is thread-safe.
+ *
+ * Returns: the address; 0 with @error set. Without an error the caller gets `RESOURCE_FAILED`
+ *
+ * Since: 0.1
+ */
+
+/**
+ * GCudaMemoryResourceClass::deallocate_address:
+ * @self: a memory resource
+ * @address: an address that the resource allocated
+ * @size: the size it was allocated with
+ * @alignment: the alignment it was allocated with
+ * @stream: the stream of the deallocation recipe
+ *
+ * Gives memory back; once for each address. It can't fail: a resource that fails keeps the memory. Called on the resource's
+ * thread, unless its class is thread-safe.
+ *
+ * Since: 0.1
+ */
+
+/**
+ * GCudaMemoryResourceClass::is_stream_ordered:
+ * @self: a memory resource
+ *
+ * Whether memory may be given back while work before this point of the stream still uses it. Asked once for each
+ * allocation. By default it may not, and the library waits for the stream first.
+ *
+ * Returns: whether the resource frees in stream order
+ *
+ * Since: 0.1
+ */
+
 static gboolean
 check (GCudaMemoryResource *self,
        GError **error)

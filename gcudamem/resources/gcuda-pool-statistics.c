@@ -53,7 +53,7 @@ gcuda_pool_statistics_ref (GCudaPoolStatistics *self)
 
 /**
  * gcuda_pool_statistics_unref:
- * @self: (transfer full): pool statistics
+ * @self: pool statistics
  *
  * Drops a reference. Any thread.
  *

@@ -158,7 +158,7 @@ sim_call_begin (SimCall *call, const char *symbol, guint flags, gboolean per_thr
     {
       call->marked = TRUE;
       call->log = entry.fd >= 0;
-      return CUDA_ERROR_NOT_INITIALIZED;
+      return flags & SIM_PURE ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED;
     }
 
   call->thread->function = symbol;
@@ -171,7 +171,7 @@ sim_call_begin (SimCall *call, const char *symbol, guint flags, gboolean per_thr
   ++*count_of (symbol);
   entry.total++;
 
-  if (G_UNLIKELY (g_atomic_int_get (&sim.exited)))
+  if (G_UNLIKELY (g_atomic_int_get (&sim.exited)) && !(flags & SIM_PURE))
     {
       call->marked = TRUE;
       return CUDA_ERROR_DEINITIALIZED;

@@ -57,7 +57,7 @@ sim_result_parse (const char *text, CUresult *result)
   return TRUE;
 }
 
-SIM_ENTRY (cuGetErrorName, SIM_ANYTIME | SIM_CALLBACK, (CUresult, error), (const char **, pStr))
+SIM_ENTRY (cuGetErrorName, SIM_ANYTIME | SIM_CALLBACK | SIM_PURE, (CUresult, error), (const char **, pStr))
 {
   int i = find ((int) error);
 
@@ -67,7 +67,7 @@ SIM_ENTRY (cuGetErrorName, SIM_ANYTIME | SIM_CALLBACK, (CUresult, error), (const
   return i >= 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-SIM_ENTRY (cuGetErrorString, SIM_ANYTIME | SIM_CALLBACK, (CUresult, error), (const char **, pStr))
+SIM_ENTRY (cuGetErrorString, SIM_ANYTIME | SIM_CALLBACK | SIM_PURE, (CUresult, error), (const char **, pStr))
 {
   int i = find ((int) error);
 

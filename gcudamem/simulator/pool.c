@@ -44,6 +44,13 @@ sim_pool (CUmemoryPool handle)
   return sim_handle_get (handle, SIM_HANDLE_POOL, NULL);
 }
 
+static SimPool *
+sim_pool_ref (SimPool *pool)
+{
+  pool->refs++;
+  return pool;
+}
+
 void
 sim_pool_unref (SimPool *pool)
 {
@@ -85,13 +92,15 @@ settle_context (gpointer data, gpointer user_data)
 void
 sim_pools_synchronized (void)
 {
-  for (guint i = 0; i < sim.pools->len; i++)
+  /* Backwards and with a reference: an operation that is forgotten may be the last to keep a destroyed pool. */
+  for (guint i = sim.pools->len; i > 0; i--)
     {
-      SimPool *pool = g_ptr_array_index (sim.pools, i);
+      SimPool *pool = sim_pool_ref (g_ptr_array_index (sim.pools, i - 1));
 
       settle_used (pool);
       if (pool->heap->dirty && pool->heap->reserved > pool->threshold)
         sim_heap_trim (pool->heap, pool->threshold);
+      sim_pool_unref (pool);
     }
   sim_contexts_foreach (settle_context, NULL);
 }

@@ -316,6 +316,7 @@ static void
 op_run (SimOp *op)
 {
   gboolean lost = op->context != NULL && op->context->lost != CUDA_SUCCESS;
+  SimPool *pool = NULL;
 
   op->state = SIM_OP_RUNNING;
   sim_order_start (op);
@@ -335,6 +336,9 @@ op_run (SimOp *op)
         sim_graph_memory_executed (&op->work);
       else if (sim_range_committed (op->work.memory.address, op->work.memory.size))
         sim_poison (op->work.memory.address, op->work.memory.size, op->work.kind == SIM_WORK_ALLOC ? 0xcd : 0xdb);
+      /* Here, not with OP itself: the pool's blocks refer to OP. */
+      pool = op->work.memory.pool;
+      op->work.memory.pool = NULL;
       break;
     case SIM_WORK_WRITE_VALUE:
       if (!lost && sim_range_accessible (op->work.write.address, op->work.write.wide ? 8 : 4, TRUE, op->context->device))
@@ -357,6 +361,8 @@ op_run (SimOp *op)
       break;
     }
   op_finish (op);
+  if (pool != NULL)
+    sim_pool_unref (pool);
 }
 
 /* What may run now; NULL: nothing. */

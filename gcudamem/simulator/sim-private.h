@@ -49,6 +49,7 @@ enum
   SIM_ANYTIME = 1 << 0,       /* allowed before cuInit */
   SIM_CALLBACK = 1 << 1,      /* allowed in a host function */
   SIM_UNSAFE = 1 << 2,        /* refused during other threads' global captures */
+  SIM_PURE = 1 << 3,          /* needs no state: allowed after a fork and at the end, too */
 };
 
 typedef struct

@@ -8,6 +8,7 @@
 #include "probe.h"
 
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -103,26 +104,26 @@ only (CUresult result, const char *what)
 
 /* ---- work that stays pending ---- */
 
-static GMutex gate_lock;
-static GCond gate_cond;
+static pthread_mutex_t gate_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t gate_cond = PTHREAD_COND_INITIALIZER;
 static gboolean gate_closed;
 
 static void CUDA_CB
 wait_at_gate (void *data)
 {
   (void) data;
-  g_mutex_lock (&gate_lock);
+  pthread_mutex_lock (&gate_lock);
   while (gate_closed)
-    g_cond_wait (&gate_cond, &gate_lock);
-  g_mutex_unlock (&gate_lock);
+    pthread_cond_wait (&gate_cond, &gate_lock);
+  pthread_mutex_unlock (&gate_lock);
 }
 
 void
 probe_block (CUstream stream)
 {
-  g_mutex_lock (&gate_lock);
+  pthread_mutex_lock (&gate_lock);
   gate_closed = TRUE;
-  g_mutex_unlock (&gate_lock);
+  pthread_mutex_unlock (&gate_lock);
   if (C (cuLaunchHostFunc, stream, wait_at_gate, NULL) != CUDA_SUCCESS)
     say ("cannot block a stream");
 }
@@ -130,10 +131,10 @@ probe_block (CUstream stream)
 void
 probe_open (void)
 {
-  g_mutex_lock (&gate_lock);
+  pthread_mutex_lock (&gate_lock);
   gate_closed = FALSE;
-  g_cond_broadcast (&gate_cond);
-  g_mutex_unlock (&gate_lock);
+  pthread_cond_broadcast (&gate_cond);
+  pthread_mutex_unlock (&gate_lock);
 }
 
 /* ---- one group, in this process ---- */

@@ -2,6 +2,7 @@
 
 #include "probe.h"
 
+#include <pthread.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -111,26 +112,26 @@ probe_ctx_misc (void)
 }
 
 static CUcontext shared;
-static GMutex step_lock;
-static GCond step_cond;
+static pthread_mutex_t step_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t step_cond = PTHREAD_COND_INITIALIZER;
 static int step;
 
 static void
 reach (int n)
 {
-  g_mutex_lock (&step_lock);
+  pthread_mutex_lock (&step_lock);
   step = n;
-  g_cond_broadcast (&step_cond);
-  g_mutex_unlock (&step_lock);
+  pthread_cond_broadcast (&step_cond);
+  pthread_mutex_unlock (&step_lock);
 }
 
 static void
 await (int n)
 {
-  g_mutex_lock (&step_lock);
+  pthread_mutex_lock (&step_lock);
   while (step < n)
-    g_cond_wait (&step_cond, &step_lock);
-  g_mutex_unlock (&step_lock);
+    pthread_cond_wait (&step_cond, &step_lock);
+  pthread_mutex_unlock (&step_lock);
 }
 
 static gpointer

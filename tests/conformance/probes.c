@@ -30,6 +30,18 @@ void probe_vmm_access (void);
 void probe_vmm_readonly_memset (void);
 void probe_vmm_create (void);
 void probe_proc_address (void);
+void probe_no_context (void);
+void probe_default_streams (void);
+void probe_allocation (void);
+void probe_virtual (void);
+void probe_capture_others (void);
+void probe_lost (void);
+void probe_reset (void);
+void probe_blocking_end (void);
+void probe_fork (void);
+void probe_graph_launch (void);
+void probe_two_devices (void);
+void probe_uninitialized (void);
 void probe_null (int n);
 
 #define NULL_PROBE(n) \
@@ -94,6 +106,21 @@ const Probe probes[] = {
   { "vmm_readonly_memset", probe_vmm_readonly_memset, FALSE },
   { "vmm_create", probe_vmm_create, FALSE },
   { "proc_address", probe_proc_address, TRUE },
+
+  /* from tables */
+  { "uninitialized", probe_uninitialized, TRUE },
+  { "no_context", probe_no_context, FALSE },
+  { "default_streams", probe_default_streams, FALSE },
+  { "allocation", probe_allocation, FALSE },
+  { "virtual", probe_virtual, FALSE },
+  { "capture_others", probe_capture_others, FALSE },
+  { "lost", probe_lost, FALSE },
+  { "reset", probe_reset, FALSE },
+  { "blocking_end", probe_blocking_end, FALSE },
+  { "fork", probe_fork, FALSE },
+  { "graph_launch", probe_graph_launch, FALSE },
+  { "two_devices", probe_two_devices, FALSE },
+
   { "null00", null_0, FALSE },
   { "null02", null_2, FALSE },
   { "null04", null_4, FALSE },
