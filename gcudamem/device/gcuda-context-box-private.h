@@ -7,7 +7,7 @@ G_BEGIN_DECLS
 
 /*
  * A context as recipes, streams and events hold it. Two counts: a reference keeps the struct, a use keeps the context
- * itself. The last use ends it: a private context is destroyed by the reclaimer once it is idle, a foreign one loses its
+ * itself, and all uses together one reference. The last use ends it: a private context is destroyed by the reclaimer once it is idle, a foreign one loses its
  * owner, the primary one stays.
  */
 typedef enum
@@ -54,7 +54,7 @@ GCudaContextBox *_gcuda_context_box_new (CUcontext handle,
 GCudaContextBox *_gcuda_context_box_ref (GCudaContextBox *self);
 void _gcuda_context_box_unref (GCudaContextBox *self);
 
-/* FALSE when the context has ended. A use includes a reference. */
+/* FALSE when the context has ended. */
 gboolean _gcuda_context_box_use (GCudaContextBox *self);
 void _gcuda_context_box_unuse (GCudaContextBox *self);
 

@@ -52,10 +52,7 @@ _gcuda_context_box_use (GCudaContextBox *self)
 
   while (uses > 0)
     if (g_atomic_int_compare_and_exchange_full (&self->uses, uses, uses + 1, &uses))
-      {
-        _gcuda_context_box_ref (self);
-        return TRUE;
-      }
+      return TRUE;
   return FALSE;
 }
 
@@ -97,18 +94,18 @@ destroy_private (GCudaReclaimNode *node)
   return GCUDA_RECLAIM_DONE;
 }
 
-/* After the last use. */
+/* After the last use: drops the reference that all uses had together. */
 static void
 ended (GCudaContextBox *self)
 {
-  if (_gcuda_driver_forked () || self->kind == GCUDA_CONTEXT_PRIMARY)
+  if (_gcuda_driver_forked ())
     return;
   if (self->kind == GCUDA_CONTEXT_PRIVATE)
     {
-      _gcuda_context_box_ref (self);
       _gcuda_reclaimer_push (&self->node, destroy_private);
+      return;
     }
-  else
+  if (self->kind == GCUDA_CONTEXT_FOREIGN)
     {
       GCudaTeardown teardown;
 
@@ -122,6 +119,7 @@ ended (GCudaContextBox *self)
       if (self->owner != NULL)
         _gcuda_post_unref (g_steal_pointer (&self->owner_context), g_steal_pointer (&self->owner));
     }
+  _gcuda_context_box_unref (self);
 }
 
 void
@@ -129,7 +127,6 @@ _gcuda_context_box_unuse (GCudaContextBox *self)
 {
   if (g_atomic_int_dec_and_test (&self->uses))
     ended (self);
-  _gcuda_context_box_unref (self);
 }
 
 gboolean

@@ -45,10 +45,7 @@ gcuda_context_dispose (GObject *object)
   GCudaContext *self = GCUDA_CONTEXT (object);
 
   if (self->box != NULL && g_atomic_int_compare_and_exchange (&self->closed, FALSE, TRUE))
-    {
-      _gcuda_context_box_ref (self->box);
-      _gcuda_context_box_unuse (self->box);
-    }
+    _gcuda_context_box_unuse (self->box);
 
   G_OBJECT_CLASS (gcuda_context_parent_class)->dispose (object);
 }
@@ -164,7 +161,7 @@ _gcuda_context_new_for_box (GCudaContextBox *box,
 {
   GCudaContext *self = g_object_new (GCUDA_TYPE_CONTEXT, NULL);
 
-  self->box = box;
+  self->box = _gcuda_context_box_ref (box);
   self->device = g_object_ref (device);
   return self;
 }

@@ -7,12 +7,12 @@ G_BEGIN_DECLS
 
 /*
  * An allocation: what a buffer, its views, and all else that shares the memory hold. Two counts: references keep the
- * struct, holders keep the memory. The last holder applies the deallocation recipe, which lives here so that each holder
+ * struct; holders keep the memory, and together one reference. The last holder applies the deallocation recipe, which lives here so that each holder
  * sees a replacement: the stream, and for a per-thread default stream whose.
  */
 typedef struct _GCudaAllocation GCudaAllocation;
 
-/* Each with one reference and one holder, for the caller. They take the use of @box over. */
+/* Each with one holder, for the caller. They take the use of @box over. */
 GCudaAllocation *_gcuda_allocation_new (GCudaMemoryResource *resource,
                                         CUdeviceptr address,
                                         gsize size,
@@ -27,7 +27,7 @@ GCudaAllocation *_gcuda_allocation_new_foreign (GCudaDevice *device,
 GCudaAllocation *_gcuda_allocation_ref (GCudaAllocation *self);
 void _gcuda_allocation_unref (GCudaAllocation *self);
 
-/* FALSE when the memory was released. A hold includes a reference. */
+/* FALSE when the memory was released. */
 gboolean _gcuda_allocation_hold (GCudaAllocation *self);
 void _gcuda_allocation_unhold (GCudaAllocation *self);
 
@@ -49,11 +49,12 @@ gboolean _gcuda_allocation_reserve (GCudaStreamBox *box,
                                     gboolean frees_in_order,
                                     GError **error);
 
-/* Allocates for a resource of any kind; frees what waits to be freed and tries again where memory is out. */
+/* Allocates for a resource of any kind, on @stream, whose box is in use by the caller; frees what waits to be freed and tries again where memory is out. */
 gboolean _gcuda_allocate (GCudaMemoryResource *resource,
                           gsize size,
                           gsize alignment,
                           GCudaStream *stream,
+                          GCudaStreamBox *box,
                           CUdeviceptr *address,
                           GError **error);
 

@@ -101,10 +101,7 @@ _gcuda_allocation_hold (GCudaAllocation *self)
 
   while (holders > 0)
     if (g_atomic_int_compare_and_exchange_full (&self->holders, holders, holders + 1, &holders))
-      {
-        _gcuda_allocation_ref (self);
-        return TRUE;
-      }
+      return TRUE;
   return FALSE;
 }
 
@@ -354,11 +351,9 @@ release (GCudaAllocation *self)
 void
 _gcuda_allocation_unhold (GCudaAllocation *self)
 {
-  /* The holder's reference becomes the release's. */
+  /* The reference of all holders becomes the release's. */
   if (g_atomic_int_dec_and_test (&self->holders))
     release (self);
-  else
-    _gcuda_allocation_unref (self);
 }
 
 /* Allocating */
@@ -417,46 +412,47 @@ _gcuda_allocate (GCudaMemoryResource *resource,
                  gsize size,
                  gsize alignment,
                  GCudaStream *stream,
+                 GCudaStreamBox *box,
                  CUdeviceptr *address,
                  GError **error)
 {
   static const char what[] = "allocating";
   const GCudaResourceOperations *operations = _gcuda_memory_resource_operations (resource);
-  GCudaStreamCall call;
-  CUresult result;
-  gboolean success;
+  GCudaStreamCall call = { box, box->handle, { FALSE } };
+  CUresult result, left;
 
   if (operations == NULL)
     return allocate_by_program (resource, size, alignment, stream, address, error);
-  if (!_gcuda_stream_call_begin (&call, stream, what, error))
-    return FALSE;
+  if (_gcuda_stream_box_is_default (box))
+    {
+      result = _gcuda_context_scope_enter (&call.scope, box->context->handle);
+      if (result != CUDA_SUCCESS)
+        return _gcuda_fail_driver (error, result, "%s: making the context of the default stream current", what);
+    }
   if (!_gcuda_stream_call_refuse_capture (&call, what, error))
     {
-      _gcuda_stream_call_end (&call, CUDA_SUCCESS, what, NULL);
+      _gcuda_context_scope_leave (&call.scope);
       return FALSE;
     }
   result = allocate_once (resource, operations, size, &call, address);
   if (G_LIKELY (result == CUDA_SUCCESS))
     {
-      CUdeviceptr fresh = *address;
-      CUstream handle = call.handle;
-
-      /* Undone below if the context can't be restored: keep the stream for that. */
-      _gcuda_stream_box_use (call.box);
-      success = _gcuda_stream_call_end (&call, CUDA_SUCCESS, what, error);
-      if (G_UNLIKELY (!success))
-        _gcuda_free_address (resource, fresh, size, alignment, call.box, handle, stream);
-      else
-        GCUDA_NOTE (ALLOC, "allocated %" G_GSIZE_FORMAT " bytes at 0x%llx on stream %p", size, (unsigned long long) fresh, (void *) handle);
-      _gcuda_stream_box_unuse (call.box);
-      return success;
+      left = call.scope.pushed ? _gcuda_context_scope_leave (&call.scope) : CUDA_SUCCESS;
+      if (G_UNLIKELY (left != CUDA_SUCCESS))
+        {
+          /* The context is still the default stream's own: free there. */
+          _gcuda_free_address (resource, *address, size, alignment, box, box->handle, stream);
+          return _gcuda_fail_driver (error, left, "%s: restoring the current context", what);
+        }
+      GCUDA_NOTE (ALLOC, "allocated %" G_GSIZE_FORMAT " bytes at 0x%llx on stream %p", size, (unsigned long long) *address, (void *) box->handle);
+      return TRUE;
     }
+  _gcuda_context_scope_leave (&call.scope);
   {
     g_autofree char *amount = g_format_size_full (size, G_FORMAT_SIZE_IEC_UNITS);
     g_autofree char *place = operations->describe (resource);
-    g_autofree char *text = g_strdup_printf ("allocating %s from %s", amount, place);
 
-    return _gcuda_stream_call_end (&call, result, text, error);
+    return _gcuda_fail_driver (error, result, "allocating %s from %s", amount, place);
   }
 }
 

@@ -7,7 +7,7 @@
 
 G_BEGIN_DECLS
 
-/* Takes the allocation over, its holder and its reference. */
+/* Takes the hold on the allocation over. */
 GCudaBuffer *_gcuda_buffer_new (GCudaAllocation *allocation);
 
 /* The allocation with a hold, for the caller; NULL with CLOSED. */

@@ -51,7 +51,6 @@ end (GCudaBuffer *self)
 {
   if (self->allocation == NULL || !g_atomic_int_compare_and_exchange (&self->closed, FALSE, TRUE))
     return FALSE;
-  _gcuda_allocation_ref (self->allocation);
   _gcuda_allocation_unhold (self->allocation);
   return TRUE;
 }
@@ -196,7 +195,7 @@ _gcuda_buffer_new (GCudaAllocation *allocation)
 {
   GCudaBuffer *self = g_object_new (GCUDA_TYPE_BUFFER, NULL);
 
-  self->allocation = allocation;
+  self->allocation = _gcuda_allocation_ref (allocation);
   self->size = _gcuda_allocation_get_size (allocation);
   return self;
 }
@@ -358,7 +357,8 @@ gcuda_buffer_set_deallocation_stream (GCudaBuffer *self,
   allocation = _gcuda_buffer_hold (self, what, error);
   if (allocation == NULL)
     return FALSE;
-  box = _gcuda_stream_hold (stream, what, error);
+  /* Whatever became of the stream's context: a release finds out. */
+  box = _gcuda_stream_hold_unchecked (stream, what, error);
   success = box != NULL && _gcuda_allocation_set_stream (allocation, box, error);
   if (box != NULL && !success)
     _gcuda_stream_box_unuse (box);

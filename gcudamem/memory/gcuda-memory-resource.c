@@ -401,7 +401,7 @@ gcuda_memory_resource_allocate (GCudaMemoryResource *self,
   in_order = _gcuda_memory_resource_frees_in_order (self);
   if (check (self, error) && check_size (0, size, what, error) &&
       (size == 0 || (_gcuda_allocation_reserve (box, in_order, error) &&
-                     _gcuda_allocate (self, size, GCUDA_ALIGNMENT, stream, &address, error))))
+                     _gcuda_allocate (self, size, GCUDA_ALIGNMENT, stream, box, &address, error))))
     return _gcuda_buffer_new (_gcuda_allocation_new (self, address, size, in_order, box));
   _gcuda_stream_box_unuse (box);
   return NULL;
@@ -496,6 +496,7 @@ gcuda_memory_resource_allocate_address (GCudaMemoryResource *self,
                                         GError **error)
 {
   static const char what[] = "allocating an address";
+  GCudaStreamBox *box;
   CUdeviceptr address = 0;
 
   g_return_val_if_fail (GCUDA_IS_MEMORY_RESOURCE (self), 0);
@@ -512,13 +513,13 @@ gcuda_memory_resource_allocate_address (GCudaMemoryResource *self,
       _gcuda_fail (error, GCUDA_ERROR_NOT_SUPPORTED, "%s: this resource aligns to %d bytes, not to %" G_GUINT64_FORMAT, what, GCUDA_ALIGNMENT, alignment);
       return 0;
     }
-  if (!GCUDA_IS_STREAM (stream))
-    {
-      _gcuda_fail (error, GCUDA_ERROR_INVALID_ARGUMENT, "%s: no stream was given", what);
-      return 0;
-    }
-  if (!check (self, error) || !_gcuda_allocate (self, size, alignment, stream, &address, error))
+  /* The hot path does without the look at the context: one that others reset takes its streams with it. */
+  box = _gcuda_stream_hold_unchecked (stream, what, error);
+  if (box == NULL)
     return 0;
+  if (!check (self, error) || !_gcuda_allocate (self, size, alignment, stream, box, &address, error))
+    address = 0;
+  _gcuda_stream_box_unuse (box);
   return address;
 }
 
@@ -552,6 +553,7 @@ gcuda_memory_resource_deallocate_address (GCudaMemoryResource *self,
 {
   static const char what[] = "freeing an address";
   GCudaHome *home;
+  GCudaStreamBox *box;
   GCudaStreamCall call;
   CUresult result;
 
@@ -566,7 +568,8 @@ gcuda_memory_resource_deallocate_address (GCudaMemoryResource *self,
     return _gcuda_fail (error, GCUDA_ERROR_WRONG_THREAD, "%s: %s can only be used on the thread that made it", what, G_OBJECT_TYPE_NAME (self));
   if (_gcuda_memory_resource_operations (self) == NULL && GCUDA_MEMORY_RESOURCE_GET_CLASS (self)->deallocate_address == NULL)
     return _gcuda_fail (error, GCUDA_ERROR_RESOURCE_FAILED, "%s implements no deallocate_address", G_OBJECT_TYPE_NAME (self));
-  if (!_gcuda_stream_call_begin (&call, stream, what, error))
+  box = _gcuda_stream_hold_unchecked (stream, what, error);
+  if (box == NULL || !_gcuda_stream_call_begin_with (&call, box, what, error))
     return FALSE;
   result = _gcuda_free_address (self, address, size, alignment, call.box, call.handle, stream);
   return _gcuda_stream_call_end (&call, result, what, error);

@@ -869,7 +869,8 @@ gcuda_device_memory_resource_trim (GCudaDeviceMemoryResource *self,
 
   if (!device_check (GCUDA_MEMORY_RESOURCE (self), error))
     return FALSE;
-  result = _gcuda_driver.MemPoolTrimTo (self->pool->handle, keep);
+  /* The driver adds to this number, and gives everything back when the sum overflows. */
+  result = _gcuda_driver.MemPoolTrimTo (self->pool->handle, MIN (keep, G_MAXSIZE / 2));
   if (result != CUDA_SUCCESS)
     return _gcuda_fail_driver (error, result, "trimming a memory pool of device %d", (int) self->pool->context->device);
   return TRUE;

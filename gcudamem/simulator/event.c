@@ -134,6 +134,7 @@ event_record (CUevent hEvent, CUstream hStream, unsigned int flags)
     return CUDA_ERROR_ILLEGAL_STATE;
 
   work.event.event = sim_event_ref (event);
+  work.event.number = sim_ipc_event_recorded (event);
   op = sim_submit_op (stream, &work);
   sim_event_recorded (event, op);
   sim_op_unref (op);
@@ -172,6 +173,8 @@ SIM_ENTRY (cuEventQuery, SIM_CALLBACK, (CUevent, hEvent))
   SIM_TRY (sim_event (hEvent, &event));
   SIM_TRY (check_captured (event));
   SIM_TRY (sim_capture_check_unsafe ());
+  if (event->shared != NULL && sim_op_done (event->record))
+    return sim_ipc_event_target (event) == 0 ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
   if (sim_op_done (event->record))
     {
       if (event->record != NULL)
@@ -186,13 +189,24 @@ SIM_ENTRY (cuEventSynchronize, 0, (CUevent, hEvent))
 {
   SimContext *context;
   SimEvent *event;
+  guint64 target;
 
   SIM_TRY (sim_event (hEvent, &event));
   SIM_TRY (check_captured (event));
   SIM_TRY (sim_capture_check_unsafe ());
   context = event->context;
+  sim_event_ref (event);
   if (event->record != NULL)
     sim_op_wait (event->record);
+  target = sim_ipc_event_target (event);
+  while (target != 0 && !sim_ipc_event_reached (event, target) && !g_atomic_int_get (&sim.exited))
+    {
+      /* Recorded by another process. */
+      pthread_mutex_unlock (&sim.lock);
+      g_usleep (200);
+      pthread_mutex_lock (&sim.lock);
+    }
+  sim_event_unref (event);
   sim_pools_synchronized ();
   return g_atomic_int_get (&sim.exited) ? CUDA_ERROR_DEINITIALIZED : context->lost;
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* Handles are addresses of slots in one reserved table: any value that a
- * program passes can be checked without touching it, a destroyed one is
- * recognised, and now and then an old value is given out again, as the real
- * driver does. */
+/* Handles are addresses in one reserved, inaccessible range: any value that a
+ * program passes can be checked, a destroyed one is recognised, one that is
+ * followed as a pointer faults, and now and then an old value is given out
+ * again, as the real driver does. */
 
 #include "sim-private.h"
 
@@ -17,11 +17,11 @@ typedef struct
   gpointer object;
   guint32 kind;
   guint32 live;
-  guint64 next_free;          /* index + 1 */
+  guint64 next_free;          /* index; 0: none */
 } SimSlot;
 
-static guint8 *table;
-static guint64 n_used;        /* slots ever used; 0 is none */
+static guint8 *table;         /* the range */
+static GArray *slots;         /* of SimSlot; the first is none */
 static guint64 free_lists[SIM_HANDLE_LAST];
 static guint n_free[SIM_HANDLE_LAST];
 static guint n_live[SIM_HANDLE_LAST];
@@ -29,39 +29,43 @@ static guint n_live[SIM_HANDLE_LAST];
 static SimSlot *
 slot_at (guint64 index)
 {
-  return (SimSlot *) (gpointer) (table + index * SLOT_SIZE);
+  return &g_array_index (slots, SimSlot, index);
 }
 
 gpointer
 sim_handle_new (SimHandleKind kind, gpointer object)
 {
+  guint64 index;
   SimSlot *slot;
 
   if (table == NULL)
     {
-      table = mmap (NULL, N_SLOTS * SLOT_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+      table = mmap (NULL, N_SLOTS * SLOT_SIZE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
       if (table == MAP_FAILED)
         sim_fatal ("no address space for handles");
-      n_used = 1;
+      slots = g_array_new (FALSE, TRUE, sizeof (SimSlot));
+      g_array_set_size (slots, 1);
     }
   /* Reuse at once sometimes, and always once many wait. */
   if (free_lists[kind] != 0 && (n_free[kind] > 64 || g_rand_int_range (sim.random, 0, 4) == 0))
     {
-      slot = slot_at (free_lists[kind] - 1);
-      free_lists[kind] = slot->next_free;
+      index = free_lists[kind];
+      free_lists[kind] = slot_at (index)->next_free;
       n_free[kind]--;
     }
   else
     {
-      if (n_used >= N_SLOTS)
+      index = slots->len;
+      if (index >= N_SLOTS)
         sim_fatal ("too many handles");
-      slot = slot_at (n_used++);
+      g_array_set_size (slots, (guint) index + 1);
     }
+  slot = slot_at (index);
   slot->object = object;
   slot->kind = kind;
   slot->live = TRUE;
   n_live[kind]++;
-  return slot;
+  return table + index * SLOT_SIZE;
 }
 
 gpointer
@@ -72,9 +76,9 @@ sim_handle_get (gconstpointer handle, SimHandleKind kind, gboolean *dead)
 
   if (dead != NULL)
     *dead = FALSE;
-  if (table == NULL || handle == NULL || (guintptr) handle < (guintptr) table || offset >= n_used * SLOT_SIZE || offset % SLOT_SIZE != 0)
+  if (table == NULL || (guintptr) handle < (guintptr) table || offset % SLOT_SIZE != 0 || offset / SLOT_SIZE >= slots->len)
     return NULL;
-  slot = (SimSlot *) (gpointer) (table + offset);
+  slot = slot_at (offset / SLOT_SIZE);
   if (slot->kind != kind)
     return NULL;
   if (slot->live)
@@ -87,13 +91,14 @@ sim_handle_get (gconstpointer handle, SimHandleKind kind, gboolean *dead)
 void
 sim_handle_free (gpointer handle)
 {
-  SimSlot *slot = handle;
+  guint64 index = (guint64) ((guint8 *) handle - table) / SLOT_SIZE;
+  SimSlot *slot = slot_at (index);
 
   g_assert (slot->live);
   slot->live = FALSE;
   slot->object = NULL;
   slot->next_free = free_lists[slot->kind];
-  free_lists[slot->kind] = ((guint64) ((guint8 *) handle - table)) / SLOT_SIZE + 1;
+  free_lists[slot->kind] = index;
   n_free[slot->kind]++;
   n_live[slot->kind]--;
 }

@@ -728,7 +728,8 @@ sim_heap_trim (SimHeap *heap, guint64 keep)
         }
       for (guint i = segment->n_chunks; i > 0; i--)
         {
-          if (!busy[i - 1] && segment->chunks[i - 1] != NULL && heap->reserved > keep && heap->reserved - keep >= heap->chunk)
+          /* The sum overflows for a very large KEEP, as the driver's does: then everything goes. */
+          if (!busy[i - 1] && segment->chunks[i - 1] != NULL && heap->reserved >= keep + heap->chunk)
             chunk_decommit (segment, i - 1);
         }
       g_free (busy);
@@ -780,6 +781,7 @@ sim_allocation_remove (SimAllocation *allocation)
       if (heap->pool == NULL)
         sim_heap_trim (heap, 0);
     }
+  sim_ipc_allocation_clear (allocation);
   if (allocation->imported != NULL)
     {
       sim_address_unmap (allocation->base, SIM_ALIGN_UP (allocation->size, 4096));
@@ -795,15 +797,35 @@ sim_allocation_remove (SimAllocation *allocation)
 SimAllocation *
 sim_allocation_at (guint64 address)
 {
-  return map != NULL ? g_tree_lookup (map, (gconstpointer) address) : NULL;
+  SimAllocation *allocation = map != NULL ? g_tree_lookup (map, (gconstpointer) address) : NULL;
+
+  return allocation != NULL && !allocation->zombie ? allocation : NULL;
+}
+
+static SimAllocation *
+find_any (guint64 address)
+{
+  SimAllocation *allocation = find_below (map, address);
+
+  return allocation != NULL && address - allocation->base < allocation->size ? allocation : NULL;
 }
 
 SimAllocation *
 sim_allocation_find (guint64 address)
 {
-  SimAllocation *allocation = find_below (map, address);
+  SimAllocation *allocation = find_any (address);
 
-  return allocation != NULL && address - allocation->base < allocation->size ? allocation : NULL;
+  return allocation != NULL && !allocation->zombie ? allocation : NULL;
+}
+
+/* The free of an imported allocation runs. */
+void
+sim_zombie_remove (guint64 address)
+{
+  SimAllocation *allocation = find_any (address);
+
+  if (allocation != NULL && allocation->zombie)
+    sim_allocation_remove (allocation);
 }
 
 SimAllocation *
@@ -890,7 +912,7 @@ sim_range_accessible (guint64 address, gsize size, gboolean write, SimDevice *de
 
   while (address < end)
     {
-      SimAllocation *allocation = sim_allocation_find (address);
+      SimAllocation *allocation = find_any (address);
       SimSegment *segment;
 
       if (allocation != NULL && allocation->kind == SIM_ALLOCATION_MAPPED)

@@ -267,6 +267,12 @@ SIM_ENTRY_SZ (cuMemFreeAsync, 0, (CUdeviceptr, dptr), (CUstream, hStream))
       return CUDA_ERROR_INVALID_VALUE;
     }
 
+  if (allocation->ipc != NULL)
+    {
+      /* Stays mapped until the free runs, and is not found meanwhile. */
+      allocation->zombie = TRUE;
+      return sim_submit (stream, &work);
+    }
   block = allocation->block;
   allocation->block = NULL;
   op = sim_submit_op (stream, &work);

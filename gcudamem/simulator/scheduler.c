@@ -23,6 +23,7 @@ static struct
   guint n_waiters;
   guint drains;               /* gcudasim_drain() in progress */
   gboolean calling;           /* the call-back thread is in the program's code */
+  gboolean polling;           /* something waits for another process */
   gboolean stop;
   GThread *worker, *caller;
   gint64 last_time;
@@ -336,6 +337,8 @@ op_run (SimOp *op)
         sim_graph_memory_executed (&op->work);
       else if (sim_range_committed (op->work.memory.address, op->work.memory.size))
         sim_poison (op->work.memory.address, op->work.memory.size, op->work.kind == SIM_WORK_ALLOC ? 0xcd : 0xdb);
+      else if (op->work.kind == SIM_WORK_FREE)
+        sim_zombie_remove (op->work.memory.address);
       /* Here, not with OP itself: the pool's blocks refer to OP. */
       pool = op->work.memory.pool;
       op->work.memory.pool = NULL;
@@ -353,8 +356,11 @@ op_run (SimOp *op)
       g_queue_push_tail (&scheduler.calls, op);
       pthread_cond_signal (&scheduler.call_cond);
       return;
-    case SIM_WORK_EMPTY:
     case SIM_WORK_RECORD:
+      if (op->work.event.number != 0)
+        sim_ipc_event_executed (op->work.event.event, op->work.event.number);
+      break;
+    case SIM_WORK_EMPTY:
     case SIM_WORK_WAIT:
     case SIM_WORK_CHILD:
     default:
@@ -372,6 +378,7 @@ pick (void)
   gboolean all = scheduler.drains > 0;
   guint n = 0, chosen = 0;
 
+  scheduler.polling = FALSE;
   if (sim.held && !all)
     return NULL;
   if (scheduler.ready->len == 0)
@@ -385,6 +392,12 @@ pick (void)
     {
       SimOp *op = g_ptr_array_index (scheduler.ready, i);
 
+      /* Waits for an event that another process recorded. */
+      if (op->work.kind == SIM_WORK_WAIT && op->work.event.number != 0 && !sim_ipc_event_reached (op->work.event.event, op->work.event.number))
+        {
+          scheduler.polling = TRUE;
+          continue;
+        }
       if (all || op->demanded || op->work.kind == SIM_WORK_DESTRUCTOR)
         {
           n++;
@@ -428,6 +441,8 @@ worker_main (gpointer data)
               pthread_mutex_lock (&sim.lock);
             }
         }
+      else if (scheduler.polling)
+        wait_until (g_get_monotonic_time () + 1000);
       else if (!sim.held && scheduler.ready->len > 0 && sim.scheduler == SIM_LAZIEST)
         wait_until (MAX (sim.last_call + IDLE_US, g_get_monotonic_time () + 1000));
       else

@@ -429,6 +429,7 @@ typedef struct
     {
       SimEvent *event;        /* referenced */
       gboolean external;
+      guint64 number;         /* of an interprocess event: this record, or what is waited for */
     } event;
     struct
     {
@@ -633,9 +634,9 @@ struct _SimAllocation
   /* interprocess */
   guint opens;
   SimPhysical *imported;
-  guint8 ipc_key[16];
-  gpointer ipc;
-  gboolean exported;
+  gpointer ipc;               /* of an imported one */
+  int ipc_fd;                 /* descriptor of an exported one; 0: none */
+  gboolean zombie;            /* imported, its free not executed: not found any more */
 };
 
 SimPhysical *sim_physical_new (SimDevice *device, guint64 size, gboolean own_fd);
@@ -661,6 +662,7 @@ SimAllocation *sim_allocation_new (SimAllocationKind kind, guint64 base, gsize s
 void sim_allocation_remove (SimAllocation *allocation);
 SimAllocation *sim_allocation_at (guint64 address);      /* whose base it is */
 SimAllocation *sim_allocation_find (guint64 address);    /* that contains it */
+void sim_zombie_remove (guint64 address);
 SimAllocation *sim_allocation_next (guint64 address);    /* the first with a base above it */
 gboolean sim_range_free (guint64 address, gsize size);
 void sim_allocations_foreach (void (*function) (SimAllocation *allocation, gpointer data), gpointer data);
@@ -690,8 +692,8 @@ struct _SimPool
   guint8 access[SIM_MAX_DEVICES + 1];
   gboolean is_default;
   gboolean imported;
-  gboolean exported;
   int export_fd;
+  guint64 export_id;
   gpointer ipc;
 };
 
@@ -805,3 +807,8 @@ gboolean sim_pageable (guint64 address);
 
 CUresult sim_ipc_event_init (SimEvent *event);
 void sim_ipc_event_clear (SimEvent *event);
+guint64 sim_ipc_event_recorded (SimEvent *event);
+void sim_ipc_event_executed (SimEvent *event, guint64 number);
+guint64 sim_ipc_event_target (SimEvent *event);
+gboolean sim_ipc_event_reached (SimEvent *event, guint64 target);
+void sim_ipc_allocation_clear (SimAllocation *allocation);

@@ -282,7 +282,13 @@ wait_event (SimStream *stream, SimEvent *event, unsigned int flags)
     return sim_capture_wait (stream, event, (flags & CU_EVENT_WAIT_EXTERNAL) != 0);
   SIM_TRY (sim_capture_check_implicit (stream, TRUE));
   sim_order_wait (stream, event);
-  if (event->record == NULL)
+  if (event->shared != NULL && sim_ipc_event_target (event) != 0)
+    {
+      work.kind = SIM_WORK_WAIT;
+      work.event.event = sim_event_ref (event);
+      work.event.number = sim_ipc_event_target (event);
+    }
+  else if (event->record == NULL)
     return CUDA_SUCCESS;
   op = sim_op_new (stream, &work);
   sim_op_after (op, event->record);

@@ -9,6 +9,7 @@ struct _GCudaEventBox
   gint uses;
   CUevent handle;
   GCudaContextBox *context;
+  gint exposed; /* see GCudaStreamBox */
 };
 
 /**
@@ -87,10 +88,7 @@ _gcuda_event_drop (GCudaEventBox *self)
   GCudaTeardown teardown;
 
   if (!g_atomic_int_dec_and_test (&self->uses))
-    {
-      event_box_unref (self);
-      return;
-    }
+    return;
   if (!_gcuda_teardown_enter (&teardown))
     return;
   if (!event_box_destroy (self))
@@ -121,7 +119,6 @@ _gcuda_event_hold (GCudaEvent *self,
       _gcuda_fail (error, GCUDA_ERROR_CLOSED, "%s: the event is closed", what);
       return NULL;
     }
-  g_atomic_int_inc (&self->box->refs);
   if (g_atomic_int_get (&self->closed))
     _gcuda_fail (error, GCUDA_ERROR_CLOSED, "%s: the event is closed", what);
   else if (_gcuda_context_box_check (self->box->context, error))
@@ -135,12 +132,17 @@ _gcuda_event_hold (GCudaEvent *self,
   return NULL;
 }
 
+gboolean
+_gcuda_event_is_exposed (GCudaEventBox *self)
+{
+  return g_atomic_int_get (&self->exposed) != 0;
+}
+
 static gboolean
 end (GCudaEvent *self)
 {
   if (self->box == NULL || !g_atomic_int_compare_and_exchange (&self->closed, FALSE, TRUE))
     return FALSE;
-  g_atomic_int_inc (&self->box->refs);
   _gcuda_event_drop (self->box);
   return TRUE;
 }
@@ -304,7 +306,7 @@ gcuda_event_new (GCudaContext *context,
     }
   self = g_object_new (GCUDA_TYPE_EVENT, NULL);
   self->box = g_new0 (GCudaEventBox, 1);
-  self->box->refs = 1;
+  self->box->refs = 2; /* this object's, and that of all uses */
   self->box->uses = 1;
   self->box->handle = handle;
   self->box->context = box;
@@ -417,7 +419,10 @@ gcuda_event_get_handle (GCudaEvent *self)
 {
   g_return_val_if_fail (GCUDA_IS_EVENT (self), 0);
 
-  return gcuda_event_is_closed (self) ? 0 : (guint64) (guintptr) self->box->handle;
+  if (gcuda_event_is_closed (self))
+    return 0;
+  g_atomic_int_set (&self->box->exposed, TRUE);
+  return (guint64) (guintptr) self->box->handle;
 }
 
 /**
@@ -486,7 +491,11 @@ gcuda_event_record (GCudaEvent *self,
       CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
 
       g_atomic_int_set (&self->recorded, TRUE);
-      _gcuda_driver.StreamIsCapturing (call.handle, &status);
+      if (g_atomic_int_get (&call.box->exposed))
+        {
+          g_atomic_int_set (&held->exposed, TRUE);
+          _gcuda_driver.StreamIsCapturing (call.handle, &status);
+        }
       g_atomic_int_set (&self->captured, status != CU_STREAM_CAPTURE_STATUS_NONE);
     }
   _gcuda_event_drop (held);

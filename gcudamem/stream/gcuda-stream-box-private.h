@@ -21,7 +21,7 @@ typedef GCudaReclaimResult (*GCudaStreamWaiterFunc) (GCudaStreamWaiter *waiter);
 
 /*
  * A stream as recipes hold it: never the GCudaStream object, which may be a script's. Two counts, as a context box has:
- * references keep the struct, uses keep the CUstream, its context and its foreign owner.
+ * references keep the struct; uses keep the CUstream, its context and its foreign owner, and together one reference.
  */
 typedef struct
 {
@@ -34,6 +34,7 @@ typedef struct
   unsigned long long id;    /* not used again, as handles are; of the two default streams it says little */
   GObject *owner;
   GMainContext *owner_context;
+  gint exposed; /* others may know the handle, and capture the stream: ask before what a capture forbids */
 
   /* The queue of what waits for this stream; batch is what the event stands for, waiting came after it. */
   GMutex lock;

@@ -16,6 +16,7 @@ _gcuda_stream_box_new (GCudaStreamKind kind,
   self->handle = handle;
   self->context = context;
   self->id = id;
+  self->exposed = kind != GCUDA_STREAM_CREATED;
   g_mutex_init (&self->lock);
   self->waiting_end = &self->waiting;
   self->batch_end = &self->batch;
@@ -50,10 +51,7 @@ _gcuda_stream_box_use (GCudaStreamBox *self)
 
   while (uses > 0)
     if (g_atomic_int_compare_and_exchange_full (&self->uses, uses, uses + 1, &uses))
-      {
-        _gcuda_stream_box_ref (self);
-        return TRUE;
-      }
+      return TRUE;
   return FALSE;
 }
 
@@ -103,10 +101,7 @@ _gcuda_stream_box_unuse (GCudaStreamBox *self)
   GCudaTeardown teardown;
 
   if (!g_atomic_int_dec_and_test (&self->uses))
-    {
-      _gcuda_stream_box_unref (self);
-      return;
-    }
+    return;
   /* Exiting, or a forked child: the struct is left to the system, with the context that it holds. */
   if (!_gcuda_teardown_enter (&teardown))
     return;

@@ -25,7 +25,11 @@ struct _GCudaStreamClass
   GObjectClass parent_class;
 };
 
-/* The stream's box with a use, for the caller; NULL with INVALID_ARGUMENT, CLOSED, FORKED or CONTEXT_IS_DESTROYED. */
+/* The stream's box with a use, for the caller; NULL with INVALID_ARGUMENT, CLOSED, FORKED or CONTEXT_IS_DESTROYED.
+ * Unchecked: the context is not looked at, and no driver call made. */
+GCudaStreamBox *_gcuda_stream_hold_unchecked (GCudaStream *self,
+                                              const char *what,
+                                              GError **error);
 GCudaStreamBox *_gcuda_stream_hold (GCudaStream *self,
                                     const char *what,
                                     GError **error);
@@ -42,6 +46,12 @@ gboolean _gcuda_stream_call_begin (GCudaStreamCall *call,
                                    GCudaStream *stream,
                                    const char *what,
                                    GError **error);
+
+/* The same for a box whose use is taken over, also on failure. */
+gboolean _gcuda_stream_call_begin_with (GCudaStreamCall *call,
+                                        GCudaStreamBox *box,
+                                        const char *what,
+                                        GError **error);
 
 /* Ends it; the result of the driver call, or of restoring the context if only that failed, becomes the error. */
 gboolean _gcuda_stream_call_end (GCudaStreamCall *call,
@@ -65,5 +75,7 @@ GCudaEventBox *_gcuda_event_hold (GCudaEvent *self,
                                   CUevent *handle,
                                   GError **error);
 void _gcuda_event_drop (GCudaEventBox *box);
+/* Whether a capture may have recorded it. */
+gboolean _gcuda_event_is_exposed (GCudaEventBox *box);
 
 G_END_DECLS

@@ -42,7 +42,6 @@ end (GCudaStream *self)
 {
   if (self->box == NULL || !g_atomic_int_compare_and_exchange (&self->closed, FALSE, TRUE))
     return FALSE;
-  _gcuda_stream_box_ref (self->box);
   _gcuda_stream_box_unuse (self->box);
   return TRUE;
 }
@@ -198,9 +197,9 @@ gcuda_stream_init (GCudaStream *self)
 /* Calls */
 
 GCudaStreamBox *
-_gcuda_stream_hold (GCudaStream *self,
-                    const char *what,
-                    GError **error)
+_gcuda_stream_hold_unchecked (GCudaStream *self,
+                              const char *what,
+                              GError **error)
 {
   GCudaStreamBox *box;
 
@@ -224,13 +223,21 @@ _gcuda_stream_hold (GCudaStream *self,
       _gcuda_stream_box_unuse (box);
       return NULL;
     }
-  if (!_gcuda_context_box_check (box->context, error))
-    {
-      g_prefix_error (error, "%s: ", what);
-      _gcuda_stream_box_unuse (box);
-      return NULL;
-    }
   return box;
+}
+
+GCudaStreamBox *
+_gcuda_stream_hold (GCudaStream *self,
+                    const char *what,
+                    GError **error)
+{
+  GCudaStreamBox *box = _gcuda_stream_hold_unchecked (self, what, error);
+
+  if (box == NULL || _gcuda_context_box_check (box->context, error))
+    return box;
+  g_prefix_error (error, "%s: ", what);
+  _gcuda_stream_box_unuse (box);
+  return NULL;
 }
 
 gboolean
@@ -239,11 +246,20 @@ _gcuda_stream_call_begin (GCudaStreamCall *call,
                           const char *what,
                           GError **error)
 {
+  GCudaStreamBox *box = _gcuda_stream_hold (stream, what, error);
+
+  return box != NULL && _gcuda_stream_call_begin_with (call, box, what, error);
+}
+
+gboolean
+_gcuda_stream_call_begin_with (GCudaStreamCall *call,
+                               GCudaStreamBox *box,
+                               const char *what,
+                               GError **error)
+{
   CUresult result;
 
-  call->box = _gcuda_stream_hold (stream, what, error);
-  if (call->box == NULL)
-    return FALSE;
+  call->box = box;
   call->handle = call->box->handle;
   call->scope.pushed = FALSE;
   if (!_gcuda_stream_box_is_default (call->box))
@@ -278,8 +294,11 @@ _gcuda_stream_call_refuse_capture (GCudaStreamCall *call,
                                    GError **error)
 {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  CUresult result = _gcuda_driver.StreamIsCapturing (call->handle, &status);
+  CUresult result;
 
+  if (!g_atomic_int_get (&call->box->exposed))
+    return TRUE;
+  result = _gcuda_driver.StreamIsCapturing (call->handle, &status);
   if (result != CUDA_SUCCESS)
     return _gcuda_fail_driver (error, result, "%s: asking whether the stream is being captured", what);
   if (status != CU_STREAM_CAPTURE_STATUS_NONE)
@@ -295,7 +314,7 @@ new_for_box (GCudaStreamBox *box,
 {
   GCudaStream *self = g_object_new (GCUDA_TYPE_STREAM, NULL);
 
-  self->box = box;
+  self->box = _gcuda_stream_box_ref (box);
   self->context = context != NULL ? g_object_ref (context) : NULL;
   return self;
 }
@@ -638,7 +657,10 @@ gcuda_stream_get_handle (GCudaStream *self)
 {
   g_return_val_if_fail (GCUDA_IS_STREAM (self), 0);
 
-  return gcuda_stream_is_closed (self) ? 0 : (guint64) (guintptr) self->box->handle;
+  if (gcuda_stream_is_closed (self))
+    return 0;
+  g_atomic_int_set (&self->box->exposed, TRUE);
+  return (guint64) (guintptr) self->box->handle;
 }
 
 /**
@@ -848,6 +870,9 @@ gcuda_stream_wait_event (GCudaStream *self,
       _gcuda_event_drop (held);
       return FALSE;
     }
+  /* Waiting for an event of a capture joins it. */
+  if (_gcuda_event_is_exposed (held))
+    g_atomic_int_set (&call.box->exposed, TRUE);
   result = _gcuda_driver.StreamWaitEvent (call.handle, handle, CU_EVENT_WAIT_DEFAULT);
   _gcuda_event_drop (held);
   return _gcuda_stream_call_end (&call, result, what, error);

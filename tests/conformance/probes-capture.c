@@ -273,6 +273,7 @@ probe_cap_merge (void)
   end (t, "end second");
 
   C (cuEventRecord, outside, t);
+  C (cuStreamSynchronize, t);
   begin (s, 2);
   fill (s);
   only (C (cuStreamWaitEvent, s, outside, 0), "wait in the capture for an outside event");

@@ -42,6 +42,7 @@ void probe_fork (void);
 void probe_graph_launch (void);
 void probe_two_devices (void);
 void probe_uninitialized (void);
+void probe_ipc (void);
 void probe_null (int n);
 
 #define NULL_PROBE(n) \
@@ -108,6 +109,7 @@ const Probe probes[] = {
   { "proc_address", probe_proc_address, TRUE },
 
   /* from tables */
+  { "ipc", probe_ipc, TRUE },
   { "uninitialized", probe_uninitialized, TRUE },
   { "no_context", probe_no_context, FALSE },
   { "default_streams", probe_default_streams, FALSE },

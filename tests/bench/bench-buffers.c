@@ -1,0 +1,409 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * What the library costs above the driver, in one run on one machine: each row times the raw driver calls and the library's
+ * in turns, and prints the medians, their difference and their ratio. Not a test: nothing here passes or fails.
+ */
+#include <cuda.h>
+#include <dlfcn.h>
+#include <gcudamem/gcudamem-cuda.h>
+#include <malloc.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define ROUNDS 21
+#define COUNT 2000
+
+static gpointer driver;
+static GCudaContext *context;
+static GCudaStream *stream, *other_stream;
+static GCudaMemoryResource *resource;
+static GCudaBuffer *buffer, *other;
+static GCudaEvent *event;
+static CUstream raw_stream;
+static CUevent raw_event;
+static CUmemoryPool raw_pool;
+static CUdeviceptr raw_address, raw_other;
+
+#define RAW(name) ((__typeof__ (&name)) raw_function (#name))
+
+static gpointer
+raw_function (const char *name)
+{
+  CUresult (*get) (const char *, void **, int, cuuint64_t, void *) = NULL;
+  gpointer function = NULL;
+  int status;
+
+  *(void **) &get = dlsym (driver, "cuGetProcAddress_v2");
+  if (get (name, &function, 12000, CU_GET_PROC_ADDRESS_LEGACY_STREAM, &status) != CUDA_SUCCESS)
+    g_error ("the driver has no %s", name);
+  return function;
+}
+
+static gint64
+now (void)
+{
+  struct timespec time;
+
+  clock_gettime (CLOCK_MONOTONIC, &time);
+  return time.tv_sec * G_GINT64_CONSTANT (1000000000) + time.tv_nsec;
+}
+
+static int
+compare (const void *a,
+         const void *b)
+{
+  double difference = *(const double *) a - *(const double *) b;
+
+  return difference < 0 ? -1 : difference > 0;
+}
+
+static double
+median (double *values,
+        guint count)
+{
+  qsort (values, count, sizeof *values, compare);
+  return values[count / 2];
+}
+
+typedef void (*Step) (void);
+
+static void
+settle (void)
+{
+  gcuda_stream_synchronize (stream, NULL);
+  gcuda_stream_synchronize (other_stream, NULL);
+}
+
+static double
+one_round (Step step)
+{
+  gint64 start = now ();
+
+  for (guint i = 0; i < COUNT; i++)
+    step ();
+  return (double) (now () - start) / COUNT;
+}
+
+static void
+row (const char *name,
+     Step raw,
+     Step ours,
+     const char *budget)
+{
+  double raw_times[ROUNDS], our_times[ROUNDS], raw_median, our_median;
+
+  one_round (raw);
+  one_round (ours);
+  for (guint i = 0; i < ROUNDS; i++)
+    {
+      settle ();
+      raw_times[i] = one_round (raw);
+      settle ();
+      our_times[i] = one_round (ours);
+    }
+  raw_median = median (raw_times, ROUNDS);
+  our_median = median (our_times, ROUNDS);
+  g_print ("%-44s %9.1f %9.1f %9.1f %7.2f   %s\n", name, raw_median, our_median, our_median - raw_median, our_median / raw_median, budget);
+}
+
+static CUresult (*fast_alloc) (CUdeviceptr *, size_t, CUmemoryPool, CUstream);
+static CUresult (*fast_free) (CUdeviceptr, CUstream);
+static CUresult (*fast_fill) (CUdeviceptr, unsigned char, size_t, CUstream);
+static CUresult (*fast_copy) (CUdeviceptr, CUdeviceptr, size_t, CUstream);
+static CUresult (*fast_record) (CUevent, CUstream);
+static CUresult (*fast_wait) (CUstream, CUevent, unsigned int);
+static CUresult (*fast_mode) (CUstreamCaptureMode *);
+static CUresult (*fast_capturing) (CUstream, CUstreamCaptureStatus *);
+static CUresult (*fast_id) (CUcontext, unsigned long long *);
+static CUcontext raw_context;
+
+static void
+nothing (void)
+{
+}
+
+static void
+raw_pair (void)
+{
+  CUdeviceptr address;
+
+  fast_alloc (&address, 4096, raw_pool, raw_stream);
+  fast_free (address, raw_stream);
+}
+
+/* What a buffer cannot do without: the memory, an object, and the relaxed capture mode around the free. */
+static void
+raw_buffer_pair (void)
+{
+  GObject *object = g_object_new (G_TYPE_OBJECT, NULL);
+  CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+  CUdeviceptr address;
+
+  fast_alloc (&address, 4096, raw_pool, raw_stream);
+  fast_mode (&mode);
+  fast_free (address, raw_stream);
+  fast_mode (&mode);
+  g_object_unref (object);
+}
+
+static void
+address_pair (void)
+{
+  guint64 address = gcuda_memory_resource_allocate_address (resource, 4096, 0, stream, NULL);
+
+  gcuda_memory_resource_deallocate_address (resource, address, 4096, 0, stream, NULL);
+}
+
+static void
+buffer_pair (void)
+{
+  GCudaBuffer *made = gcuda_memory_resource_allocate (resource, 4096, stream, NULL);
+
+  gcuda_buffer_close (made, NULL, NULL);
+  g_object_unref (made);
+}
+
+static void
+raw_fill (void)
+{
+  fast_fill (raw_address, 1, 4096, raw_stream);
+}
+
+static void
+our_fill (void)
+{
+  gcuda_buffer_fill (buffer, 1, 1, stream, NULL);
+}
+
+static void
+raw_copy (void)
+{
+  fast_copy (raw_other, raw_address, 4096, raw_stream);
+}
+
+static void
+our_copy (void)
+{
+  gcuda_buffer_copy_to (buffer, other, stream, NULL);
+}
+
+static void
+raw_record (void)
+{
+  fast_record (raw_event, raw_stream);
+}
+
+static void
+our_record (void)
+{
+  gcuda_event_record (event, stream, NULL);
+}
+
+static void
+raw_wait (void)
+{
+  fast_wait (raw_stream, raw_event, 0);
+}
+
+static void
+our_wait (void)
+{
+  gcuda_stream_wait_event (stream, event, NULL);
+}
+
+static void
+our_set (void)
+{
+  gcuda_buffer_set_deallocation_stream (buffer, other_stream, NULL);
+  gcuda_buffer_set_deallocation_stream (buffer, stream, NULL);
+}
+
+static void
+raw_capturing (void)
+{
+  CUstreamCaptureStatus status;
+
+  fast_capturing (raw_stream, &status);
+}
+
+static void
+raw_id (void)
+{
+  unsigned long long id;
+
+  fast_id (raw_context, &id);
+}
+
+static void
+raw_mode (void)
+{
+  CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+
+  fast_mode (&mode);
+  fast_mode (&mode);
+}
+
+static void
+object_pair (void)
+{
+  g_object_unref (g_object_new (G_TYPE_OBJECT, NULL));
+}
+
+/* With the driver's own share, which the same allocations without buffers show, taken off. */
+static void
+bytes_per_buffer (void)
+{
+  const guint count = 20000;
+  g_autofree GCudaBuffer **buffers = g_new (GCudaBuffer *, count);
+  g_autofree CUdeviceptr *addresses = g_new (CUdeviceptr, count);
+  gsize before, raw;
+
+  before = mallinfo2 ().uordblks;
+  for (guint i = 0; i < count; i++)
+    fast_alloc (&addresses[i], 512, raw_pool, raw_stream);
+  raw = mallinfo2 ().uordblks - before;
+  for (guint i = 0; i < count; i++)
+    fast_free (addresses[i], raw_stream);
+  settle ();
+  before = mallinfo2 ().uordblks;
+  for (guint i = 0; i < count; i++)
+    buffers[i] = gcuda_memory_resource_allocate (resource, 512, stream, NULL);
+  g_print ("%-44s %9.1f bytes above the driver's %.1f   300\n", "host memory of a live buffer",
+           ((double) (mallinfo2 ().uordblks - before) - (double) raw) / count, (double) raw / count);
+  for (guint i = 0; i < count; i++)
+    g_object_unref (buffers[i]);
+}
+
+/* From nothing to the first buffer, each time in a process of its own. */
+static double
+first_use (gboolean raw)
+{
+  int ends[2];
+  double time = 0;
+  pid_t child;
+
+  if (pipe (ends) != 0)
+    g_error ("no pipe");
+  child = fork ();
+  if (child == 0)
+    {
+      gint64 start = now ();
+
+      if (raw)
+        {
+          void *library = dlopen (getenv ("GCUDA_BENCH_DRIVER"), RTLD_NOW);
+          CUresult (*init) (unsigned int) = (CUresult (*) (unsigned int)) dlsym (library, "cuInit");
+          CUcontext primary;
+          CUmemPoolProps props = { .allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = { .type = CU_MEM_LOCATION_TYPE_DEVICE } };
+          CUmemoryPool pool;
+          CUstream made;
+          CUdeviceptr address;
+
+          init (0);
+          driver = library;
+          RAW (cuDevicePrimaryCtxRetain) (&primary, 0);
+          RAW (cuCtxSetCurrent) (primary);
+          RAW (cuStreamCreate) (&made, CU_STREAM_NON_BLOCKING);
+          RAW (cuMemPoolCreate) (&pool, &props);
+          RAW (cuMemAllocFromPoolAsync) (&address, 4096, pool, made);
+        }
+      else
+        {
+          GCudaDevice *device = gcuda_device_new (0, NULL);
+          GCudaStream *made = gcuda_stream_new_for_device (device, NULL);
+          GCudaDeviceMemoryResource *pool = gcuda_device_memory_resource_new_pool (device, 0, GCUDA_HANDLE_TYPES_NONE, NULL);
+
+          if (gcuda_memory_resource_allocate (GCUDA_MEMORY_RESOURCE (pool), 4096, made, NULL) == NULL)
+            _exit (1);
+        }
+      time = (double) (now () - start);
+      if (write (ends[1], &time, sizeof time) != sizeof time)
+        _exit (1);
+      _exit (0);
+    }
+  close (ends[1]);
+  if (read (ends[0], &time, sizeof time) != sizeof time)
+    g_error ("the child failed");
+  close (ends[0]);
+  waitpid (child, NULL, 0);
+  return time;
+}
+
+int
+main (void)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (GCudaDriverInfo) info = NULL;
+  g_autoptr (GCudaDevice) device = NULL;
+  double raw_first[9], our_first[9];
+
+  /* Before this process uses CUDA: a child of one that does may not. */
+  if (g_getenv ("GCUDA_BENCH_DRIVER") == NULL)
+    {
+      const char *choice = g_getenv ("GCUDA_DRIVER");
+
+      if (choice == NULL)
+        choice = "libcuda.so.1";
+      else if (g_str_equal (choice, "simulated"))
+        choice = g_getenv ("GCUDASIM_LIBRARY");
+      g_setenv ("GCUDA_BENCH_DRIVER", choice, TRUE);
+    }
+  for (guint i = 0; i < 9; i++)
+    {
+      raw_first[i] = first_use (TRUE);
+      our_first[i] = first_use (FALSE);
+    }
+
+  device = gcuda_device_new (0, &error);
+  if (device == NULL)
+    {
+      g_printerr ("%s\n", error->message);
+      return 1;
+    }
+  info = gcuda_get_driver_info (NULL);
+  driver = dlopen (gcuda_driver_info_get_path (info), RTLD_NOW);
+  context = gcuda_device_get_primary_context (device, NULL);
+  stream = gcuda_stream_new (context, GCUDA_STREAM_FLAGS_NONE, 0, NULL);
+  other_stream = gcuda_stream_new (context, GCUDA_STREAM_FLAGS_NONE, 0, NULL);
+  resource = GCUDA_MEMORY_RESOURCE (gcuda_device_memory_resource_new_pool (device, 0, GCUDA_HANDLE_TYPES_NONE, NULL));
+  gcuda_device_memory_resource_set_release_threshold (GCUDA_DEVICE_MEMORY_RESOURCE (resource), G_MAXUINT64, NULL);
+  buffer = gcuda_memory_resource_allocate (resource, 4096, stream, NULL);
+  other = gcuda_memory_resource_allocate (resource, 4096, stream, NULL);
+  event = gcuda_event_new (context, GCUDA_EVENT_FLAGS_NONE, NULL);
+  raw_context = gcuda_context_get_cuda_context (context);
+  raw_stream = gcuda_stream_get_cuda_stream (stream);
+  raw_event = gcuda_event_get_cuda_event (event);
+  raw_pool = gcuda_device_memory_resource_get_cuda_pool (GCUDA_DEVICE_MEMORY_RESOURCE (resource));
+  raw_address = gcuda_buffer_get_cuda_pointer (buffer);
+  raw_other = gcuda_buffer_get_cuda_pointer (other);
+  fast_alloc = RAW (cuMemAllocFromPoolAsync);
+  fast_free = RAW (cuMemFreeAsync);
+  fast_fill = RAW (cuMemsetD8Async);
+  fast_copy = RAW (cuMemcpyDtoDAsync);
+  fast_record = RAW (cuEventRecord);
+  fast_wait = RAW (cuStreamWaitEvent);
+  fast_mode = RAW (cuThreadExchangeStreamCaptureMode);
+  fast_capturing = RAW (cuStreamIsCapturing);
+  fast_id = RAW (cuCtxGetId);
+  /* The raw calls are those of a program that has its context current. */
+  RAW (cuCtxSetCurrent) (raw_context);
+
+  g_print ("%s, %s\n", gcuda_device_get_name (device), gcuda_driver_info_is_simulated (info) ? "simulated driver: only differences between versions of this library mean anything" : "real driver");
+  g_print ("%-44s %9s %9s %9s %7s   %s\n", "nanoseconds a call, medians", "raw", "ours", "more", "ratio", "budget");
+  row ("pool: address pair", raw_pair, address_pair, "raw + 40");
+  row ("pool: buffer pair (raw: with object and modes)", raw_buffer_pair, buffer_pair, "raw + 100");
+  row ("fill 4 KiB", raw_fill, our_fill, "raw + 60");
+  row ("copy 4 KiB", raw_copy, our_copy, "raw + 60");
+  row ("record", raw_record, our_record, "raw + 60");
+  row ("wait", raw_wait, our_wait, "raw + 60");
+  row ("set_deallocation_stream, twice (raw: nothing)", nothing, our_set, "120");
+  row ("for scale: is the stream capturing", nothing, raw_capturing, "");
+  row ("for scale: context id", nothing, raw_id, "");
+  row ("for scale: two capture-mode exchanges", nothing, raw_mode, "");
+  row ("for scale: an empty object, made and dropped", nothing, object_pair, "");
+  g_print ("%-44s %9.2f %9.2f %9.2f %7.2f   %s\n", "from nothing to the first buffer, ms", median (raw_first, 9) / 1e6, median (our_first, 9) / 1e6,
+           (median (our_first, 9) - median (raw_first, 9)) / 1e6, median (our_first, 9) / median (raw_first, 9), "raw + 5");
+  bytes_per_buffer ();
+  return 0;
+}

@@ -1,0 +1,1381 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * A call that fails changed nothing. Each operation is run once with the calls that it makes counted; then each of these
+ * calls is made to fail in turn. The operation has to say so, leave everything as it was, and work when it is repeated.
+ * On a real driver, where no call can be made to fail, each operation is run once.
+ */
+#include "gcuda-test.h"
+
+#include <string.h>
+
+#include "gcudamem/simulator/gcudasim.h"
+
+#define SIZE 4096
+
+#define SIMULATOR(name) ((__typeof__ (&name)) gcuda_test_simulator_function (#name))
+
+/* What an operation works on. Made anew for each run. */
+typedef struct
+{
+  Bed *bed;
+  GCudaStream *stream; /* what the operation uses: a created one, or a default one */
+  GCudaStream *other;
+  GCudaSynchronousMemoryResource *synchronous;
+  GCudaBuffer *a, *b; /* of the pool */
+  GCudaBuffer *c;     /* of plain memory */
+  GCudaContext *context; /* a private one */
+  GCudaStream *far;      /* in it */
+  GCudaEvent *early, *late;
+  GBytes *bytes;
+  guint64 address;
+  CUstream raw_stream;
+  CUcontext raw_context;
+  GCudaDevice *peer;
+
+  gpointer made; /* what the operation returned */
+} Scene;
+
+typedef enum
+{
+  FLAG_NONE = 0,
+  FLAG_ALL_STREAMS = 1 << 0, /* run it on each kind of stream */
+  FLAG_RECIPE = 1 << 1,      /* then look at where the memory is freed */
+  FLAG_CAPTURING = 1 << 2,   /* the stream is being captured */
+  FLAG_PEER = 1 << 3,        /* needs a second device */
+  FLAG_NO_SCENE = 1 << 4,    /* no stream, no memory: the primary context is closed at first */
+} Flags;
+
+typedef struct
+{
+  const char *name;
+  Flags flags;
+  gboolean (*run) (Scene *scene,
+                   GError **error);
+  void (*set_up) (Scene *scene);
+  void (*tear_down) (Scene *scene);
+  /* Calls from the first of this function on release something: nobody gets their error. See the teardown tests. */
+  const char *until;
+  /* Calls whose failure does not make the operation fail. The reason is part of the list: without one it is a fault. */
+  struct
+  {
+    const char *function;
+    const char *reason;
+  } harmless[3];
+  /* A function whose failure comes too late to undo what was done before, and why. */
+  struct
+  {
+    const char *function;
+    const char *reason;
+  } partial;
+} Operation;
+
+/* The operations */
+
+#define MADE(scene, call) (((scene)->made = (call)) != NULL)
+
+static gboolean
+run_get_primary_context (Scene *scene,
+                         GError **error)
+{
+  return MADE (scene, gcuda_device_get_primary_context (scene->bed->device, error));
+}
+
+static gboolean
+run_memory_info (Scene *scene,
+                 GError **error)
+{
+  GCudaMemoryInfo *info = gcuda_device_get_memory_info (scene->bed->device, error);
+
+  if (info == NULL)
+    return FALSE;
+  gcuda_memory_info_unref (info);
+  return TRUE;
+}
+
+static gboolean
+run_get_attribute (Scene *scene,
+                   GError **error)
+{
+  GError *local = NULL;
+
+  gcuda_device_get_attribute (scene->bed->device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &local);
+  if (local == NULL)
+    return TRUE;
+  g_propagate_error (error, local);
+  return FALSE;
+}
+
+static gboolean
+run_is_available (Scene *scene,
+                  GError **error)
+{
+  return gcuda_is_available (error);
+}
+
+static gboolean
+run_get_devices (Scene *scene,
+                 GError **error)
+{
+  return MADE (scene, gcuda_get_devices (error));
+}
+
+static gboolean
+run_device_new (Scene *scene,
+                GError **error)
+{
+  return MADE (scene, gcuda_device_new (0, error));
+}
+
+static gboolean
+run_device_synchronize (Scene *scene,
+                        GError **error)
+{
+  return gcuda_device_synchronize (scene->bed->device, error);
+}
+
+/* The answer of a predicate, where no means no and not a failure. */
+static gboolean
+predicate (gboolean answer,
+           gboolean want,
+           GError *local,
+           GError **error)
+{
+  if (local != NULL)
+    {
+      g_assert_false (answer);
+      g_propagate_error (error, local);
+      return FALSE;
+    }
+  g_assert_cmpint (answer, ==, want);
+  return TRUE;
+}
+
+static gboolean
+run_can_access_peer (Scene *scene,
+                     GError **error)
+{
+  GError *local = NULL;
+  gboolean answer = gcuda_device_can_access_peer (scene->bed->device, scene->peer, &local);
+
+  return predicate (answer, answer, local, error);
+}
+
+static gboolean
+run_context_new (Scene *scene,
+                 GError **error)
+{
+  return MADE (scene, gcuda_context_new (scene->bed->device, GCUDA_CONTEXT_FLAGS_NONE, error));
+}
+
+static void
+set_up_raw_context (Scene *scene)
+{
+  scene->raw_context = gcuda_context_get_cuda_context (scene->context);
+}
+
+static gboolean
+run_context_new_for_handle (Scene *scene,
+                            GError **error)
+{
+  return MADE (scene, gcuda_context_new_for_handle ((guint64) (guintptr) scene->raw_context, NULL, error));
+}
+
+static gboolean
+run_context_synchronize (Scene *scene,
+                         GError **error)
+{
+  return gcuda_context_synchronize (scene->context, error);
+}
+
+static gboolean
+run_stream_new (Scene *scene,
+                GError **error)
+{
+  return MADE (scene, gcuda_stream_new (scene->bed->context, GCUDA_STREAM_FLAGS_NONE, 0, error));
+}
+
+static gboolean
+run_stream_new_for_device (Scene *scene,
+                           GError **error)
+{
+  return MADE (scene, gcuda_stream_new_for_device (scene->bed->device, error));
+}
+
+static gboolean
+run_stream_new_legacy (Scene *scene,
+                       GError **error)
+{
+  return MADE (scene, gcuda_stream_new_legacy_default (scene->bed->context, error));
+}
+
+static gboolean
+run_stream_new_per_thread (Scene *scene,
+                           GError **error)
+{
+  return MADE (scene, gcuda_stream_new_per_thread_default (scene->bed->context, error));
+}
+
+static void
+set_up_raw_stream (Scene *scene)
+{
+  CUcontext popped;
+
+  assert_cuda (RAW (cuCtxPushCurrent) (gcuda_context_get_cuda_context (scene->bed->context)));
+  assert_cuda (RAW (cuStreamCreate) (&scene->raw_stream, CU_STREAM_NON_BLOCKING));
+  assert_cuda (RAW (cuCtxPopCurrent) (&popped));
+}
+
+static void
+tear_down_raw_stream (Scene *scene)
+{
+  assert_cuda (RAW (cuStreamDestroy) (scene->raw_stream));
+}
+
+static gboolean
+run_stream_new_for_handle (Scene *scene,
+                           GError **error)
+{
+  return MADE (scene, gcuda_stream_new_for_handle (scene->bed->context, (guint64) (guintptr) scene->raw_stream, NULL, error));
+}
+
+static gboolean
+run_stream_query (Scene *scene,
+                  GError **error)
+{
+  GError *local = NULL;
+  gboolean answer = gcuda_stream_query (scene->stream, &local);
+
+  return predicate (answer, TRUE, local, error);
+}
+
+static gboolean
+run_stream_is_capturing (Scene *scene,
+                         GError **error)
+{
+  GError *local = NULL;
+  gboolean answer = gcuda_stream_is_capturing (scene->stream, &local);
+
+  return predicate (answer, FALSE, local, error);
+}
+
+static gboolean
+run_stream_synchronize (Scene *scene,
+                        GError **error)
+{
+  return gcuda_stream_synchronize (scene->stream, error);
+}
+
+static gboolean
+run_stream_wait_event (Scene *scene,
+                       GError **error)
+{
+  return gcuda_stream_wait_event (scene->stream, scene->late, error);
+}
+
+static gboolean
+run_stream_wait_stream (Scene *scene,
+                        GError **error)
+{
+  return gcuda_stream_wait_stream (scene->stream, scene->other, error);
+}
+
+static gboolean
+run_stream_is_waited_for (Scene *scene,
+                          GError **error)
+{
+  return gcuda_stream_wait_stream (scene->other, scene->stream, error);
+}
+
+static void
+add_one (gpointer data)
+{
+  (*(int *) data)++;
+}
+
+static void
+add_hundred (gpointer data)
+{
+  *(int *) data += 100;
+}
+
+static gboolean
+run_stream_launch_host_function (Scene *scene,
+                                 GError **error)
+{
+  int count = 0;
+  gboolean success = gcuda_stream_launch_host_function (scene->stream, add_one, &count, add_hundred, error);
+
+  if (success || scene->bed == NULL)
+    g_assert_true (gcuda_device_synchronize (scene->bed->device, NULL));
+  while (success && count < 101)
+    g_main_context_iteration (NULL, FALSE);
+  /* Neither the function nor the notify of one that could not be launched is called: the caller keeps the data. */
+  while (g_main_context_iteration (NULL, FALSE))
+    ;
+  g_assert_cmpint (count, ==, success ? 101 : 0);
+  return success;
+}
+
+static gboolean
+run_event_new (Scene *scene,
+               GError **error)
+{
+  return MADE (scene, gcuda_event_new (scene->bed->context, GCUDA_EVENT_FLAGS_NONE, error));
+}
+
+static gboolean
+run_event_new_for_device (Scene *scene,
+                          GError **error)
+{
+  return MADE (scene, gcuda_event_new_for_device (scene->bed->device, GCUDA_EVENT_FLAGS_NONE, error));
+}
+
+static gboolean
+run_event_record (Scene *scene,
+                  GError **error)
+{
+  return gcuda_event_record (scene->late, scene->stream, error);
+}
+
+static gboolean
+run_event_query (Scene *scene,
+                 GError **error)
+{
+  GError *local = NULL;
+  gboolean answer = gcuda_event_query (scene->late, &local);
+
+  return predicate (answer, TRUE, local, error);
+}
+
+static gboolean
+run_event_synchronize (Scene *scene,
+                       GError **error)
+{
+  return gcuda_event_synchronize (scene->late, error);
+}
+
+static gboolean
+run_event_elapsed_time (Scene *scene,
+                        GError **error)
+{
+  GError *local = NULL;
+  double time = gcuda_event_elapsed_time (scene->early, scene->late, &local);
+
+  if (local == NULL)
+    return TRUE;
+  g_assert_cmpfloat (time, ==, 0);
+  g_propagate_error (error, local);
+  return FALSE;
+}
+
+static gboolean
+run_pool_new (Scene *scene,
+              GError **error)
+{
+  return MADE (scene, gcuda_device_memory_resource_new (scene->bed->device, error));
+}
+
+static gboolean
+run_pool_new_pool (Scene *scene,
+                   GError **error)
+{
+  return MADE (scene, gcuda_device_memory_resource_new_pool (scene->bed->device, 0, GCUDA_HANDLE_TYPES_NONE, error));
+}
+
+static gboolean
+run_pool_new_pool_shared (Scene *scene,
+                          GError **error)
+{
+  return MADE (scene, gcuda_device_memory_resource_new_pool (scene->bed->device, 0, GCUDA_HANDLE_TYPES_POSIX_FD, error));
+}
+
+static gboolean
+run_set_release_threshold (Scene *scene,
+                           GError **error)
+{
+  guint64 before = gcuda_device_memory_resource_get_release_threshold (scene->bed->pool);
+  gboolean success = gcuda_device_memory_resource_set_release_threshold (scene->bed->pool, before + 4096, error);
+
+  if (success)
+    g_assert_true (gcuda_device_memory_resource_set_release_threshold (scene->bed->pool, before, NULL));
+  return success;
+}
+
+static gboolean
+run_set_reuse (Scene *scene,
+               GError **error)
+{
+  return gcuda_device_memory_resource_set_reuse (scene->bed->pool, GCUDA_POOL_REUSE_NONE, error);
+}
+
+static void
+tear_down_reuse (Scene *scene)
+{
+  g_assert_true (gcuda_device_memory_resource_set_reuse (scene->bed->pool,
+                                                         GCUDA_POOL_REUSE_FOLLOW_EVENTS | GCUDA_POOL_REUSE_OPPORTUNISTIC | GCUDA_POOL_REUSE_INTERNAL_DEPENDENCIES, NULL));
+}
+
+static gboolean
+run_trim (Scene *scene,
+          GError **error)
+{
+  return gcuda_device_memory_resource_trim (scene->bed->pool, 0, error);
+}
+
+static gboolean
+run_get_statistics (Scene *scene,
+                    GError **error)
+{
+  GCudaPoolStatistics *statistics = gcuda_device_memory_resource_get_statistics (scene->bed->pool, error);
+
+  if (statistics == NULL)
+    return FALSE;
+  gcuda_pool_statistics_unref (statistics);
+  return TRUE;
+}
+
+static gboolean
+run_reset_high_marks (Scene *scene,
+                      GError **error)
+{
+  return gcuda_device_memory_resource_reset_high_marks (scene->bed->pool, error);
+}
+
+static gboolean
+run_has_peer_access (Scene *scene,
+                     GError **error)
+{
+  GError *local = NULL;
+  gboolean answer = gcuda_device_memory_resource_has_peer_access (scene->bed->pool, scene->bed->device, &local);
+
+  return predicate (answer, TRUE, local, error);
+}
+
+static gboolean
+run_set_peer_access (Scene *scene,
+                     GError **error)
+{
+  return gcuda_device_memory_resource_set_peer_access (scene->bed->pool, scene->peer, TRUE, error);
+}
+
+static void
+tear_down_peer_access (Scene *scene)
+{
+  g_assert_true (gcuda_device_memory_resource_set_peer_access (scene->bed->pool, scene->peer, FALSE, NULL));
+}
+
+static gboolean
+run_allocate (Scene *scene,
+              GError **error)
+{
+  return MADE (scene, gcuda_memory_resource_allocate (scene->bed->resource, SIZE, scene->stream, error));
+}
+
+static gboolean
+run_allocate_synchronous (Scene *scene,
+                          GError **error)
+{
+  return MADE (scene, gcuda_memory_resource_allocate (GCUDA_MEMORY_RESOURCE (scene->synchronous), SIZE, scene->stream, error));
+}
+
+/* Its context has no event in stock. */
+static gboolean
+run_allocate_synchronous_far (Scene *scene,
+                              GError **error)
+{
+  return MADE (scene, gcuda_memory_resource_allocate (GCUDA_MEMORY_RESOURCE (scene->synchronous), SIZE, scene->far, error));
+}
+
+static void
+set_up_address (Scene *scene)
+{
+  scene->address = gcuda_memory_resource_allocate_address (scene->bed->resource, SIZE, 0, scene->bed->stream, NULL);
+  g_assert_cmpuint (scene->address, !=, 0);
+}
+
+static void
+tear_down_address (Scene *scene)
+{
+  if (scene->address != 0)
+    g_assert_true (gcuda_memory_resource_deallocate_address (scene->bed->resource, scene->address, SIZE, 0, scene->bed->stream, NULL));
+  scene->address = 0;
+}
+
+static void
+set_up_address_synchronous (Scene *scene)
+{
+  scene->address = gcuda_memory_resource_allocate_address (GCUDA_MEMORY_RESOURCE (scene->synchronous), SIZE, 0, scene->bed->stream, NULL);
+  g_assert_cmpuint (scene->address, !=, 0);
+}
+
+static void
+tear_down_address_synchronous (Scene *scene)
+{
+  if (scene->address != 0)
+    g_assert_true (gcuda_memory_resource_deallocate_address (GCUDA_MEMORY_RESOURCE (scene->synchronous), scene->address, SIZE, 0, scene->bed->stream, NULL));
+  scene->address = 0;
+}
+
+/* The caller's, unless it succeeded. */
+static gboolean
+run_adopt_address (Scene *scene,
+                   GError **error)
+{
+  if (!MADE (scene, gcuda_memory_resource_adopt_address (scene->bed->resource, scene->address, SIZE, scene->stream, error)))
+    return FALSE;
+  scene->address = 0;
+  return TRUE;
+}
+
+static gboolean
+run_adopt_address_synchronous (Scene *scene,
+                               GError **error)
+{
+  if (!MADE (scene, gcuda_memory_resource_adopt_address (GCUDA_MEMORY_RESOURCE (scene->synchronous), scene->address, SIZE, scene->far, error)))
+    return FALSE;
+  scene->address = 0;
+  return TRUE;
+}
+
+static gboolean
+run_allocate_address (Scene *scene,
+                      GError **error)
+{
+  scene->address = gcuda_memory_resource_allocate_address (scene->bed->resource, SIZE, 0, scene->stream, error);
+  return scene->address != 0;
+}
+
+static gboolean
+run_allocate_address_synchronous (Scene *scene,
+                                  GError **error)
+{
+  scene->address = gcuda_memory_resource_allocate_address (GCUDA_MEMORY_RESOURCE (scene->synchronous), SIZE, 0, scene->stream, error);
+  return scene->address != 0;
+}
+
+static gboolean
+run_deallocate_address (Scene *scene,
+                        GError **error)
+{
+  if (!gcuda_memory_resource_deallocate_address (scene->bed->resource, scene->address, SIZE, 0, scene->stream, error))
+    return FALSE;
+  scene->address = 0;
+  return TRUE;
+}
+
+static gboolean
+run_deallocate_address_synchronous (Scene *scene,
+                                    GError **error)
+{
+  if (!gcuda_memory_resource_deallocate_address (GCUDA_MEMORY_RESOURCE (scene->synchronous), scene->address, SIZE, 0, scene->stream, error))
+    return FALSE;
+  scene->address = 0;
+  return TRUE;
+}
+
+static gboolean
+run_new_for_address (Scene *scene,
+                     GError **error)
+{
+  GObject *owner = g_object_new (G_TYPE_OBJECT, NULL);
+  gboolean success = MADE (scene, gcuda_buffer_new_for_address (scene->bed->device, gcuda_buffer_get_address (scene->a), SIZE, owner, scene->far, error));
+
+  if (success)
+    g_object_unref (owner);
+  else
+    g_assert_finalize_object (owner);
+  return success;
+}
+
+static gboolean
+run_fill (Scene *scene,
+          GError **error)
+{
+  return gcuda_buffer_fill (scene->a, 0x44, 1, scene->stream, error);
+}
+
+static gboolean
+run_fill_2 (Scene *scene,
+            GError **error)
+{
+  return gcuda_buffer_fill (scene->a, 0x4444, 2, scene->stream, error);
+}
+
+static gboolean
+run_fill_4 (Scene *scene,
+            GError **error)
+{
+  return gcuda_buffer_fill (scene->a, 0x44444444, 4, scene->stream, error);
+}
+
+static gboolean
+run_fill_2d (Scene *scene,
+             GError **error)
+{
+  return gcuda_buffer_fill_2d (scene->a, 0, 256, 16, 4, 0x44, 1, scene->stream, error);
+}
+
+static gboolean
+run_fill_2d_4 (Scene *scene,
+               GError **error)
+{
+  return gcuda_buffer_fill_2d (scene->a, 0, 256, 16, 4, 0x44444444, 4, scene->stream, error);
+}
+
+static gboolean
+run_copy (Scene *scene,
+          GError **error)
+{
+  return gcuda_buffer_copy_to (scene->a, scene->b, scene->stream, error);
+}
+
+static gboolean
+run_copy_2d (Scene *scene,
+             GError **error)
+{
+  return gcuda_buffer_copy_2d (scene->a, 0, 256, scene->b, 0, 128, 64, 4, scene->stream, error);
+}
+
+static gboolean
+run_copy_batch (Scene *scene,
+                GError **error)
+{
+  GCudaBuffer *sources[] = { scene->a, scene->a };
+  GCudaBuffer *destinations[] = { scene->b, scene->c };
+
+  return gcuda_buffer_copy_batch (sources, 2, destinations, 2, scene->stream, error);
+}
+
+static gboolean
+run_upload (Scene *scene,
+            GError **error)
+{
+  return gcuda_buffer_upload (scene->a, 0, scene->bytes, scene->stream, error);
+}
+
+/* In a context with no event in stock. */
+static gboolean
+run_upload_far (Scene *scene,
+                GError **error)
+{
+  return gcuda_buffer_upload (scene->a, 0, scene->bytes, scene->far, error);
+}
+
+static void
+set_up_capture (Scene *scene)
+{
+  assert_cuda (RAW (cuStreamBeginCapture) (gcuda_stream_get_cuda_stream (scene->stream), CU_STREAM_CAPTURE_MODE_RELAXED));
+}
+
+static void
+tear_down_capture (Scene *scene)
+{
+  CUgraph graph = NULL;
+
+  assert_cuda (RAW (cuStreamEndCapture) (gcuda_stream_get_cuda_stream (scene->stream), &graph));
+  assert_cuda (RAW (cuGraphDestroy) (graph));
+}
+
+static gboolean
+run_download (Scene *scene,
+              GError **error)
+{
+  GBytes *bytes = gcuda_buffer_download (scene->a, 0, SIZE, scene->stream, error);
+
+  if (bytes == NULL)
+    return FALSE;
+  g_bytes_unref (bytes);
+  return TRUE;
+}
+
+static gboolean
+run_set_deallocation_stream (Scene *scene,
+                             GError **error)
+{
+  return gcuda_buffer_set_deallocation_stream (scene->a, scene->stream, error);
+}
+
+static gboolean
+run_set_deallocation_stream_synchronous (Scene *scene,
+                                         GError **error)
+{
+  return gcuda_buffer_set_deallocation_stream (scene->c, scene->far, error);
+}
+
+static gboolean
+run_close_with_stream (Scene *scene,
+                       GError **error)
+{
+  gboolean success = gcuda_buffer_close (scene->a, scene->stream, error);
+
+  g_assert_cmpint (gcuda_buffer_is_closed (scene->a), ==, success);
+  return success;
+}
+
+static gboolean
+run_close_with_stream_synchronous (Scene *scene,
+                                   GError **error)
+{
+  gboolean success = gcuda_buffer_close (scene->c, scene->far, error);
+
+  g_assert_cmpint (gcuda_buffer_is_closed (scene->c), ==, success);
+  return success;
+}
+
+static gboolean
+run_pool_closed_context (Scene *scene,
+                         GError **error)
+{
+  return MADE (scene, gcuda_device_memory_resource_new_pool (scene->bed->device, 0, GCUDA_HANDLE_TYPES_NONE, error));
+}
+
+static gboolean
+run_synchronous_new_for_device (Scene *scene,
+                                GError **error)
+{
+  return MADE (scene, gcuda_synchronous_memory_resource_new_for_device (scene->bed->device, error));
+}
+
+#define RELEASES .until = "cuThreadExchangeStreamCaptureMode"
+#define UNKNOWN_QUESTION { "cuDeviceGetAttribute", "a driver that does not know the attribute is asked for the thing itself" }
+#define OTHERS_CAPTURE { "cuThreadExchangeStreamCaptureMode", "it only spares the captures of other threads" }
+
+static const Operation operations[] = {
+  { "device/is-available", .run = run_is_available },
+  { "device/new", .run = run_device_new },
+  { "device/get-devices", .run = run_get_devices },
+  { "device/get-attribute", .run = run_get_attribute },
+  { "device/memory-info", .run = run_memory_info },
+  { "device/synchronize", .run = run_device_synchronize },
+  { "device/can-access-peer", .flags = FLAG_PEER, .run = run_can_access_peer },
+  { "context/get-primary", .run = run_get_primary_context },
+  { "context/new", .run = run_context_new },
+  { "context/new-for-handle", .run = run_context_new_for_handle, .set_up = set_up_raw_context },
+  { "context/synchronize", .run = run_context_synchronize },
+  { "stream/new", .run = run_stream_new },
+  { "stream/new-for-device", .run = run_stream_new_for_device },
+  { "stream/new-legacy-default", .run = run_stream_new_legacy },
+  { "stream/new-per-thread-default", .run = run_stream_new_per_thread },
+  { "stream/new-for-handle", .run = run_stream_new_for_handle, .set_up = set_up_raw_stream, .tear_down = tear_down_raw_stream },
+  { "stream/query", .flags = FLAG_ALL_STREAMS, .run = run_stream_query },
+  { "stream/is-capturing", .flags = FLAG_ALL_STREAMS, .run = run_stream_is_capturing },
+  { "stream/synchronize", .flags = FLAG_ALL_STREAMS, .run = run_stream_synchronize },
+  { "stream/wait-event", .flags = FLAG_ALL_STREAMS, .run = run_stream_wait_event },
+  { "stream/wait-stream", .flags = FLAG_ALL_STREAMS, .run = run_stream_wait_stream, RELEASES,
+    .harmless = { { "cuStreamIsCapturing", "asked only to tell a later query of the event, and this event is never queried" } } },
+  { "stream/is-waited-for", .flags = FLAG_ALL_STREAMS, .run = run_stream_is_waited_for, RELEASES,
+    .harmless = { { "cuStreamIsCapturing", "asked only to tell a later query of the event, and this event is never queried" } } },
+  { "stream/launch-host-function", .flags = FLAG_ALL_STREAMS, .run = run_stream_launch_host_function },
+  { "event/new", .run = run_event_new },
+  { "event/new-for-device", .run = run_event_new_for_device },
+  { "event/record", .flags = FLAG_ALL_STREAMS, .run = run_event_record,
+    .harmless = { { "cuStreamIsCapturing", "the event is recorded; the answer only makes a later query's error a better one" } } },
+  { "event/query", .run = run_event_query },
+  { "event/synchronize", .run = run_event_synchronize },
+  { "event/elapsed-time", .run = run_event_elapsed_time },
+  { "pool/new", .run = run_pool_new, .harmless = { UNKNOWN_QUESTION } },
+  { "pool/new-pool", .run = run_pool_new_pool, .harmless = { UNKNOWN_QUESTION, OTHERS_CAPTURE } },
+  { "pool/new-pool-shared", .run = run_pool_new_pool_shared, .harmless = { UNKNOWN_QUESTION, OTHERS_CAPTURE } },
+  { "pool/set-release-threshold", .run = run_set_release_threshold },
+  { "pool/set-reuse", .run = run_set_reuse, .tear_down = tear_down_reuse },
+  { "pool/trim", .run = run_trim },
+  { "pool/get-statistics", .run = run_get_statistics },
+  { "pool/reset-high-marks", .run = run_reset_high_marks },
+  { "pool/has-peer-access", .run = run_has_peer_access },
+  { "pool/set-peer-access", .flags = FLAG_PEER, .run = run_set_peer_access, .tear_down = tear_down_peer_access },
+  { "allocate/pool", .flags = FLAG_ALL_STREAMS, .run = run_allocate },
+  { "allocate/synchronous", .flags = FLAG_ALL_STREAMS, .run = run_allocate_synchronous },
+  { "allocate/synchronous-far", .run = run_allocate_synchronous_far },
+  { "allocate/address", .flags = FLAG_ALL_STREAMS, .run = run_allocate_address, .tear_down = tear_down_address },
+  { "allocate/address-synchronous", .flags = FLAG_ALL_STREAMS, .run = run_allocate_address_synchronous, .tear_down = tear_down_address_synchronous },
+  { "allocate/adopt-address", .flags = FLAG_ALL_STREAMS, .run = run_adopt_address, .set_up = set_up_address, .tear_down = tear_down_address },
+  { "allocate/adopt-address-synchronous", .run = run_adopt_address_synchronous, .set_up = set_up_address_synchronous, .tear_down = tear_down_address_synchronous },
+  { "deallocate/address", .flags = FLAG_ALL_STREAMS, .run = run_deallocate_address, .set_up = set_up_address, .tear_down = tear_down_address },
+  { "deallocate/address-synchronous", .flags = FLAG_ALL_STREAMS, .run = run_deallocate_address_synchronous, .set_up = set_up_address_synchronous, .tear_down = tear_down_address_synchronous },
+  { "buffer/new-for-address", .run = run_new_for_address },
+  { "buffer/fill", .flags = FLAG_ALL_STREAMS, .run = run_fill },
+  { "buffer/fill-2", .run = run_fill_2 },
+  { "buffer/fill-4", .run = run_fill_4 },
+  { "buffer/fill-2d", .flags = FLAG_ALL_STREAMS, .run = run_fill_2d },
+  { "buffer/fill-2d-4", .run = run_fill_2d_4 },
+  { "buffer/copy", .flags = FLAG_ALL_STREAMS, .run = run_copy },
+  { "buffer/copy-2d", .flags = FLAG_ALL_STREAMS, .run = run_copy_2d },
+  { "buffer/copy-batch", .flags = FLAG_ALL_STREAMS, .run = run_copy_batch,
+    .partial = { "cuMemcpyDtoDAsync", "documented: the copies before the one that the driver refused are done" } },
+  { "buffer/upload", .flags = FLAG_ALL_STREAMS, .run = run_upload },
+  { "buffer/upload-far", .run = run_upload_far },
+  { "buffer/upload-capturing", .flags = FLAG_CAPTURING, .run = run_upload, .set_up = set_up_capture, .tear_down = tear_down_capture },
+  { "buffer/download", .flags = FLAG_ALL_STREAMS, .run = run_download },
+  { "buffer/set-deallocation-stream", .flags = FLAG_ALL_STREAMS | FLAG_RECIPE, .run = run_set_deallocation_stream },
+  { "buffer/set-deallocation-stream-synchronous", .flags = FLAG_RECIPE, .run = run_set_deallocation_stream_synchronous },
+  { "buffer/close-with-stream", .flags = FLAG_ALL_STREAMS | FLAG_RECIPE, .run = run_close_with_stream, RELEASES },
+  { "buffer/close-with-stream-synchronous", .flags = FLAG_RECIPE, .run = run_close_with_stream_synchronous, RELEASES },
+  /* From here on nothing lives in the primary context, so that it can be closed and has to be retained anew. */
+  { "closed/get-primary-context", .flags = FLAG_NO_SCENE, .run = run_get_primary_context },
+  { "closed/memory-info", .flags = FLAG_NO_SCENE, .run = run_memory_info },
+  { "closed/synchronize", .flags = FLAG_NO_SCENE, .run = run_device_synchronize },
+  { "closed/stream-new-for-device", .flags = FLAG_NO_SCENE, .run = run_stream_new_for_device },
+  { "closed/event-new-for-device", .flags = FLAG_NO_SCENE, .run = run_event_new_for_device },
+  { "closed/pool-new-pool", .flags = FLAG_NO_SCENE, .run = run_pool_closed_context, .harmless = { UNKNOWN_QUESTION, OTHERS_CAPTURE } },
+  { "closed/synchronous-new-for-device", .flags = FLAG_NO_SCENE, .run = run_synchronous_new_for_device },
+};
+
+/* The engine */
+
+typedef enum
+{
+  STREAM_CREATED,
+  STREAM_LEGACY,
+  STREAM_PER_THREAD,
+  N_STREAMS
+} StreamKind;
+
+static void
+settle (Bed *bed)
+{
+  g_autoptr (GError) error = NULL;
+
+  g_assert_true (gcuda_reclaim (NULL, &error));
+  g_assert_no_error (error);
+}
+
+static GCudaBuffer *
+scene_allocate (GCudaMemoryResource *resource,
+                guint8 value,
+                GCudaStream *stream)
+{
+  g_autoptr (GError) error = NULL;
+  GCudaBuffer *buffer = gcuda_memory_resource_allocate (resource, SIZE, stream, &error);
+
+  g_assert_no_error (error);
+  pattern_fill (buffer, value, stream);
+  return buffer;
+}
+
+static void
+scene_set_up (Scene *scene,
+              const Operation *operation,
+              StreamKind kind)
+{
+  Bed *bed = scene->bed;
+  g_autoptr (GError) error = NULL;
+
+  if ((operation->flags & FLAG_NO_SCENE) != 0)
+    {
+      g_autoptr (GCudaContext) context = gcuda_device_get_primary_context (bed->device, &error);
+
+      g_assert_no_error (error);
+      g_assert_true (gcuda_context_close (context, &error));
+      g_assert_no_error (error);
+      return;
+    }
+  scene->other = gcuda_stream_new (bed->context, GCUDA_STREAM_FLAGS_NONE, 0, &error);
+  g_assert_no_error (error);
+  switch (kind)
+    {
+    case STREAM_CREATED:
+      scene->stream = gcuda_stream_new (bed->context, GCUDA_STREAM_FLAGS_NONE, 0, &error);
+      break;
+    case STREAM_LEGACY:
+      scene->stream = gcuda_stream_new_legacy_default (bed->context, &error);
+      break;
+    case STREAM_PER_THREAD:
+      scene->stream = gcuda_stream_new_per_thread_default (bed->context, &error);
+      break;
+    case N_STREAMS:
+    default:
+      g_assert_not_reached ();
+    }
+  g_assert_no_error (error);
+  scene->context = gcuda_context_new (bed->device, GCUDA_CONTEXT_FLAGS_NONE, &error);
+  g_assert_no_error (error);
+  scene->far = gcuda_stream_new (scene->context, GCUDA_STREAM_FLAGS_NONE, 0, &error);
+  g_assert_no_error (error);
+  scene->synchronous = gcuda_synchronous_memory_resource_new (bed->context, &error);
+  g_assert_no_error (error);
+  scene->a = scene_allocate (bed->resource, 0x11, bed->stream);
+  scene->b = scene_allocate (bed->resource, 0x22, bed->stream);
+  scene->c = scene_allocate (GCUDA_MEMORY_RESOURCE (scene->synchronous), 0x33, bed->stream);
+  scene->early = gcuda_event_new (bed->context, GCUDA_EVENT_FLAGS_TIMING, &error);
+  g_assert_no_error (error);
+  scene->late = gcuda_event_new (bed->context, GCUDA_EVENT_FLAGS_TIMING, &error);
+  g_assert_no_error (error);
+  g_assert_true (gcuda_event_record (scene->early, bed->stream, &error));
+  g_assert_true (gcuda_event_record (scene->late, bed->stream, &error));
+  scene->bytes = g_bytes_new_take (g_malloc0 (SIZE), SIZE);
+  g_assert_true (gcuda_device_synchronize (bed->device, &error));
+  g_assert_no_error (error);
+  if (operation->set_up != NULL)
+    operation->set_up (scene);
+}
+
+/* That the operation on this scene left no trace. */
+static void
+scene_assert_unchanged (Scene *scene,
+                        const Operation *operation,
+                        gboolean contents)
+{
+  Bed *bed = scene->bed;
+  g_autoptr (GError) error = NULL;
+
+  if ((operation->flags & FLAG_NO_SCENE) != 0)
+    return;
+  for (guint i = 0; i < 3; i++)
+    {
+      GCudaBuffer *buffer = i == 0 ? scene->a : i == 1 ? scene->b : scene->c;
+
+      g_assert_false (gcuda_buffer_is_closed (buffer));
+      g_assert_cmpuint (gcuda_buffer_get_size (buffer), ==, SIZE);
+      g_assert_cmpuint (gcuda_buffer_get_address (buffer), !=, 0);
+    }
+  g_assert_false (gcuda_stream_is_closed (scene->stream));
+  g_assert_false (gcuda_stream_is_closed (scene->far));
+  g_assert_false (gcuda_event_is_closed (scene->late));
+  g_assert_false (gcuda_context_is_closed (scene->context));
+  g_assert_cmpint (gcuda_device_memory_resource_get_reuse (bed->pool), ==,
+                   GCUDA_POOL_REUSE_FOLLOW_EVENTS | GCUDA_POOL_REUSE_OPPORTUNISTIC | GCUDA_POOL_REUSE_INTERNAL_DEPENDENCIES);
+  g_assert_cmpuint (gcuda_device_memory_resource_get_release_threshold (bed->pool), ==, 0);
+  if (scene->peer != NULL)
+    g_assert_false (gcuda_device_memory_resource_has_peer_access (bed->pool, scene->peer, &error));
+  g_assert_no_error (error);
+  if ((operation->flags & FLAG_CAPTURING) != 0)
+    {
+      g_assert_true (gcuda_stream_is_capturing (scene->stream, &error));
+      return;
+    }
+  if (!contents)
+    return;
+  /* Whatever the failed call queued would be done by then. */
+  g_assert_true (gcuda_device_synchronize (bed->device, &error));
+  g_assert_no_error (error);
+  pattern_assert (scene->a, 0x11, bed->stream);
+  pattern_assert (scene->b, 0x22, bed->stream);
+  pattern_assert (scene->c, 0x33, bed->stream);
+  g_assert_true (gcuda_event_query (scene->late, &error));
+  g_assert_no_error (error);
+}
+
+static void
+scene_tear_down (Scene *scene,
+                 const Operation *operation)
+{
+  g_autoptr (GError) error = NULL;
+
+  g_clear_object (&scene->made);
+  if (operation->tear_down != NULL)
+    operation->tear_down (scene);
+  if ((operation->flags & FLAG_NO_SCENE) == 0)
+    {
+      /* Work on any stream of the scene comes before the frees. */
+      g_assert_true (gcuda_device_synchronize (scene->bed->device, &error));
+      g_assert_true (gcuda_context_synchronize (scene->context, &error));
+      g_assert_no_error (error);
+    }
+  g_clear_object (&scene->a);
+  g_clear_object (&scene->b);
+  g_clear_object (&scene->c);
+  g_clear_object (&scene->early);
+  g_clear_object (&scene->late);
+  g_clear_object (&scene->synchronous);
+  g_clear_object (&scene->far);
+  g_clear_object (&scene->stream);
+  g_clear_object (&scene->other);
+  settle (scene->bed);
+  g_clear_object (&scene->context);
+  settle (scene->bed);
+  /* Kept for as long as the driver may read it, and no longer. */
+  if (scene->bytes != NULL)
+    {
+      gpointer data;
+      gsize size;
+
+      data = g_bytes_unref_to_data (g_steal_pointer (&scene->bytes), &size);
+      g_free (data);
+    }
+  while (g_main_context_iteration (NULL, FALSE))
+    ;
+}
+
+/* Frees of the buffers go to the stream they were made on. */
+static void
+scene_assert_recipe (Scene *scene)
+{
+  g_autofree char *handle = g_strdup_printf ("0x%" G_GINT64_MODIFIER "x", gcuda_stream_get_handle (scene->bed->stream));
+  g_autofree char *address = g_strdup_printf ("0x%" G_GINT64_MODIFIER "x", gcuda_buffer_get_address (scene->a));
+  g_autofree char *plain = g_strdup_printf ("0x%" G_GINT64_MODIFIER "x", gcuda_buffer_get_address (scene->c));
+  g_autoptr (GError) error = NULL;
+  g_auto (GStrv) log = NULL;
+
+  gcuda_test_log_start ();
+  g_assert_true (gcuda_buffer_close (scene->a, NULL, &error));
+  g_assert_no_error (error);
+  g_assert_true (gcuda_buffer_close (scene->c, NULL, &error));
+  g_assert_no_error (error);
+  settle (scene->bed);
+  log = gcuda_test_log_take ();
+  g_assert_cmpuint (gcuda_test_log_count (log, "cuMemFreeAsync", address, handle, "= SUCCESS", NULL), ==, 1);
+  g_assert_cmpuint (gcuda_test_log_count (log, "cuEventRecord", handle, "= SUCCESS", NULL), ==, 1);
+  g_assert_cmpuint (gcuda_test_log_count (log, "cuMemFree", plain, "= SUCCESS", NULL), ==, 1);
+}
+
+/* The calling thread's number in the log. */
+static char *
+this_thread (void)
+{
+  g_auto (GStrv) log = NULL;
+  g_auto (GStrv) words = NULL;
+  int version;
+
+  gcuda_test_log_start ();
+  assert_cuda (RAW (cuDriverGetVersion) (&version));
+  log = gcuda_test_log_take ();
+  for (guint i = 0; log[i] != NULL; i++)
+    if (strstr (log[i], " cuDriverGetVersion(") != NULL)
+      words = g_strsplit (log[i], " ", 3);
+  g_assert_nonnull (words);
+  return g_strdup (words[1]);
+}
+
+/* The names of the functions that this thread called, in order. */
+static GPtrArray *
+functions_of (char **log,
+              const char *thread)
+{
+  GPtrArray *names = g_ptr_array_new_with_free_func (g_free);
+
+  for (guint i = 0; log[i] != NULL; i++)
+    {
+      g_auto (GStrv) words = g_strsplit (log[i], " ", 3);
+
+      if (g_strv_length (words) == 3 && strcmp (words[1], thread) == 0 && strchr (words[2], '(') != NULL)
+        g_ptr_array_add (names, g_strndup (words[2], (gsize) (strchr (words[2], '(') - words[2])));
+    }
+  return names;
+}
+
+/* The functions that an operation calls, and how often each. */
+typedef struct
+{
+  const char *name;
+  guint count;
+} Called;
+
+static GArray *
+count_calls (GPtrArray *names,
+             const char *until)
+{
+  GArray *called = g_array_new (FALSE, FALSE, sizeof (Called));
+
+  for (guint i = 0; i < names->len; i++)
+    {
+      const char *name = g_ptr_array_index (names, i);
+      gboolean known = FALSE;
+
+      if (until != NULL && strcmp (name, until) == 0)
+        break;
+      /* These two are asked for the text of an error, not by the operation. */
+      if (strcmp (name, "cuGetErrorName") == 0 || strcmp (name, "cuGetErrorString") == 0)
+        continue;
+      for (guint j = 0; j < called->len && !known; j++)
+        {
+          Called *known_call = &g_array_index (called, Called, j);
+
+          known = strcmp (known_call->name, name) == 0;
+          known_call->count += known;
+        }
+      if (!known)
+        {
+          Called fresh = { name, 1 };
+
+          g_array_append_val (called, fresh);
+        }
+    }
+  return called;
+}
+
+static void
+assert_same_balance (const GcudasimBalance *before,
+                     guint more_events)
+{
+  GcudasimBalance after;
+
+  SIMULATOR (gcudasim_balance) (&after);
+  g_assert_cmpuint (after.allocations, ==, before->allocations);
+  g_assert_cmpuint (after.streams, ==, before->streams);
+  g_assert_cmpuint (after.contexts, ==, before->contexts);
+  g_assert_cmpuint (after.pools, ==, before->pools);
+  g_assert_cmpuint (after.graphs, ==, before->graphs);
+  g_assert_cmpuint (after.graph_execs, ==, before->graph_execs);
+  g_assert_cmpuint (after.user_objects, ==, before->user_objects);
+  g_assert_cmpuint (after.events, <=, before->events + more_events);
+}
+
+static CUstreamCaptureMode
+capture_mode (void)
+{
+  CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL, back;
+
+  assert_cuda (RAW (cuThreadExchangeStreamCaptureMode) (&mode));
+  back = mode;
+  assert_cuda (RAW (cuThreadExchangeStreamCaptureMode) (&back));
+  return mode;
+}
+
+static const char *
+harmless_reason (const Operation *operation,
+                 const char *function)
+{
+  for (gsize i = 0; i < G_N_ELEMENTS (operation->harmless) && operation->harmless[i].function != NULL; i++)
+    if (strcmp (operation->harmless[i].function, function) == 0)
+      return operation->harmless[i].reason;
+  /* Of all operations. */
+  if (strcmp (function, "cuCtxPopCurrent") == 0)
+    return "it is tried again: what was current is to be so again";
+  return NULL;
+}
+
+static const struct
+{
+  CUresult code;
+  const char *name;
+} codes[] = {
+  { CUDA_ERROR_OUT_OF_MEMORY, "OUT_OF_MEMORY" },
+  { CUDA_ERROR_UNKNOWN, "UNKNOWN" },
+  { CUDA_ERROR_ILLEGAL_ADDRESS, "ILLEGAL_ADDRESS" },
+};
+
+typedef struct
+{
+  const Operation *operation;
+  StreamKind kind;
+  CUcontext elsewhere; /* current while the operation runs; or NULL */
+  GCudaDevice *peer;
+  const char *thread;
+} Setting;
+
+/* One run with one call failing; twice: the call after the first of this name fails as well. FALSE: it was not made. */
+static void
+run_failing (Bed *bed,
+             const Setting *setting,
+             const char *function,
+             guint n,
+             gboolean twice,
+             gsize code)
+{
+  const Operation *operation = setting->operation;
+  g_autofree char *spec = NULL;
+  g_autofree char *what = NULL;
+  g_autofree char *line = NULL;
+  g_autofree char *full_name = g_strconcat ("CUDA_ERROR_", codes[code].name, NULL);
+  g_autoptr (GError) error = NULL;
+  g_auto (GStrv) log = NULL;
+  GcudasimBalance before, during;
+  CUcontext current = NULL, popped;
+  Scene scene = { .bed = bed, .peer = setting->peer };
+  gboolean success, hit = FALSE, stuck;
+
+  if (twice)
+    spec = g_strdup_printf ("%s:%u=%s,%s:%u=%s", function, n, codes[code].name, function, n + 1, codes[code].name);
+  else
+    spec = g_strdup_printf ("%s:%u=%s", function, n, codes[code].name);
+  what = g_strdup_printf ("%s, stream %d, %s current, %s", operation->name, (int) setting->kind, setting->elsewhere != NULL ? "another context" : "nothing", spec);
+  g_test_message ("%s", what);
+
+  settle (bed);
+  SIMULATOR (gcudasim_balance) (&before);
+  scene_set_up (&scene, operation, setting->kind);
+  settle (bed);
+  SIMULATOR (gcudasim_balance) (&during);
+  if (setting->elsewhere != NULL)
+    assert_cuda (RAW (cuCtxPushCurrent) (setting->elsewhere));
+
+  gcuda_test_log_start ();
+  gcuda_test_fail_calls (spec);
+  success = operation->run (&scene, &error);
+  gcuda_test_fail_calls (NULL);
+  log = gcuda_test_log_take ();
+
+  /* A call of that name may have been made in the background instead. */
+  line = g_strdup_printf (" %s %s(", setting->thread, function);
+  for (guint i = 0; log[i] != NULL && !hit; i++)
+    {
+      const char *found = strstr (log[i], line), *result = strstr (log[i], ") = ");
+
+      hit = found != NULL && result != NULL && g_str_has_prefix (result + strlen (") = "), codes[code].name);
+    }
+
+  /* The current context is as it was, and nothing is under it. A driver that refuses to pop leaves no way back. */
+  assert_cuda (RAW (cuCtxGetCurrent) (&current));
+  stuck = twice && hit && strcmp (function, "cuCtxPopCurrent") == 0;
+  if (stuck && current != setting->elsewhere)
+    {
+      assert_cuda (RAW (cuCtxPopCurrent) (&popped));
+      assert_cuda (RAW (cuCtxGetCurrent) (&current));
+    }
+  if (current != setting->elsewhere)
+    g_error ("%s: the current context is another one", what);
+  if (setting->elsewhere != NULL)
+    assert_cuda (RAW (cuCtxPopCurrent) (&popped));
+  assert_cuda (RAW (cuCtxGetCurrent) (&current));
+  if (current != NULL)
+    g_error ("%s: a context is current that was not", what);
+  if (capture_mode () != CU_STREAM_CAPTURE_MODE_GLOBAL)
+    {
+      if (!twice)
+        g_error ("%s: the thread is in another capture mode", what);
+      SIMULATOR (gcudasim_fail) (NULL);
+      {
+        CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+
+        assert_cuda (RAW (cuThreadExchangeStreamCaptureMode) (&mode));
+      }
+    }
+
+  if (success)
+    {
+      if (error != NULL)
+        g_error ("%s: success with an error: %s", what, error->message);
+      if (hit && (harmless_reason (operation, function) == NULL || stuck))
+        {
+          gcuda_test_log_print (log);
+          g_error ("%s: the failure went unnoticed", what);
+        }
+      g_clear_object (&scene.made);
+    }
+  else
+    {
+      g_assert_null (scene.made);
+      if (error == NULL)
+        g_error ("%s: failed without an error", what);
+      if (!hit)
+        g_error ("%s: failed although nothing did: %s", what, error->message);
+      g_assert_cmpuint (error->domain, ==, GCUDA_ERROR);
+      if (error->code != (int) codes[code].code || strstr (error->message, full_name) == NULL)
+        {
+          gcuda_test_log_print (log);
+          g_error ("%s: code %d, message: %s", what, error->code, error->message);
+        }
+      if (codes[code].code == CUDA_ERROR_ILLEGAL_ADDRESS)
+        g_assert_nonnull (strstr (error->message, "left by earlier work"));
+      settle (bed);
+      if ((operation->flags & FLAG_CAPTURING) == 0)
+        {
+          /* The stock of events for releases may have grown. */
+          gboolean stock = g_str_has_prefix (operation->name, "allocate/") || g_str_has_prefix (operation->name, "buffer/");
+
+          assert_same_balance (&during, stock ? 1 : 0);
+        }
+      scene_assert_unchanged (&scene, operation, !stuck && g_strcmp0 (operation->partial.function, function) != 0);
+      if ((operation->flags & FLAG_RECIPE) != 0 && n % 2 == 1 && code == 1)
+        {
+          scene_assert_recipe (&scene);
+          scene_tear_down (&scene, operation);
+          return;
+        }
+      g_clear_error (&error);
+      success = operation->run (&scene, &error);
+      if (error != NULL)
+        g_error ("%s: it fails when repeated: %s", what, error->message);
+      g_assert_true (success);
+    }
+  scene_tear_down (&scene, operation);
+  if ((operation->flags & FLAG_NO_SCENE) == 0)
+    assert_same_balance (&before, 16);
+}
+
+static void
+run_operation (Bed *bed,
+               const Operation *operation,
+               StreamKind kind)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (GListModel) devices = gcuda_get_devices (&error);
+  g_autoptr (GCudaDevice) peer = g_list_model_get_item (devices, 1);
+  g_autoptr (GCudaContext) elsewhere = NULL;
+  g_autofree char *thread = NULL;
+  g_autoptr (GPtrArray) names = NULL;
+  g_autoptr (GArray) called = NULL;
+  g_auto (GStrv) log = NULL;
+  Scene scene = { .bed = bed };
+  Setting setting = { operation, kind };
+  guint points = 0;
+
+  if ((operation->flags & FLAG_PEER) != 0)
+    {
+      if (peer == NULL || !gcuda_device_can_access_peer (bed->device, peer, NULL))
+        {
+          g_test_skip ("one device only");
+          return;
+        }
+      setting.peer = scene.peer = peer;
+    }
+
+  /* As it is, once. */
+  scene_set_up (&scene, operation, kind);
+  settle (bed);
+  gcuda_test_log_start ();
+  g_assert_true (operation->run (&scene, &error));
+  g_assert_no_error (error);
+  log = gcuda_test_log_take ();
+  scene_tear_down (&scene, operation);
+  if (!gcuda_test_is_simulated ())
+    return;
+
+  thread = this_thread ();
+  setting.thread = thread;
+  names = functions_of (log, thread);
+  called = count_calls (names, operation->until);
+  elsewhere = gcuda_context_new (bed->device, GCUDA_CONTEXT_FLAGS_NONE, &error);
+  g_assert_no_error (error);
+  for (guint other = 0; other < 2; other++)
+    {
+      setting.elsewhere = other != 0 ? gcuda_context_get_cuda_context (elsewhere) : NULL;
+      for (guint i = 0; i < called->len; i++)
+        {
+          const Called *call = &g_array_index (called, Called, i);
+
+          for (guint n = 1; n <= call->count; n++)
+            for (gsize code = 0; code < G_N_ELEMENTS (codes); code++)
+              {
+                run_failing (bed, &setting, call->name, n, FALSE, code);
+                if (strcmp (call->name, "cuCtxPopCurrent") == 0 || strcmp (call->name, "cuThreadExchangeStreamCaptureMode") == 0)
+                  run_failing (bed, &setting, call->name, n, TRUE, code);
+                points++;
+              }
+        }
+    }
+  g_test_message ("%s: %u functions, %u failures", operation->name, called->len, points);
+  /* All but these two ask the driver for something. */
+  g_assert_cmpuint (points, >, 0);
+  g_clear_object (&elsewhere);
+  settle (bed);
+}
+
+typedef struct
+{
+  const Operation *operation;
+  StreamKind kind;
+} Case;
+
+static void
+test_operation (Bed *bed,
+                gconstpointer data)
+{
+  const Case *test = data;
+
+  run_operation (bed, test->operation, test->kind);
+}
+
+static void
+test_operation_closed (gconstpointer data)
+{
+  const Case *test = data;
+  g_autoptr (GError) error = NULL;
+  g_autoptr (GCudaDevice) device = gcuda_device_new (0, &error);
+  Bed bed = { 0 };
+
+  g_assert_no_error (error);
+  bed.device = device;
+  run_operation (&bed, test->operation, test->kind);
+}
+
