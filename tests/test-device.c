@@ -171,6 +171,59 @@ test_synchronize (Bed *bed,
   g_assert_true (popped == gcuda_context_get_cuda_context (other));
 }
 
+static void
+test_memory_resource (Bed *bed,
+                      gconstpointer data)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (GCudaMemoryResource) first = gcuda_device_get_memory_resource (bed->device, &error);
+  g_autoptr (GCudaMemoryResource) set = NULL, last = NULL, own = NULL;
+  g_autoptr (GCudaBuffer) buffer = NULL;
+  g_autoptr (GListModel) devices = gcuda_get_devices (&error);
+  g_autoptr (GCudaDevice) other = g_list_model_get_item (devices, 1);
+  g_autoptr (GCudaDevice) bare = g_object_new (GCUDA_TYPE_DEVICE, NULL);
+
+  g_assert_no_error (error);
+  g_assert_true (GCUDA_IS_DEVICE_MEMORY_RESOURCE (first));
+  g_assert_false (gcuda_device_memory_resource_owns_pool (GCUDA_DEVICE_MEMORY_RESOURCE (first)));
+  g_assert_true (gcuda_device_set_memory_resource (bed->device, bed->resource, &error));
+  g_assert_no_error (error);
+  set = gcuda_device_get_memory_resource (bed->device, &error);
+  g_assert_true (set == bed->resource);
+  buffer = gcuda_memory_resource_allocate (set, 64, bed->stream, &error);
+  g_assert_no_error (error);
+  g_assert_true (gcuda_device_set_memory_resource (bed->device, NULL, &error));
+  g_assert_no_error (error);
+  last = gcuda_device_get_memory_resource (bed->device, &error);
+  g_assert_true (last != bed->resource);
+  /* A buffer keeps the one that it came from. */
+  own = gcuda_buffer_get_resource (buffer);
+  g_assert_true (own == bed->resource);
+  if (other != NULL)
+    {
+      g_assert_false (gcuda_device_set_memory_resource (other, bed->resource, &error));
+      assert_error_and_clear (error, GCUDA_ERROR_INVALID_ARGUMENT);
+    }
+  g_assert_null (gcuda_device_get_memory_resource (bare, &error));
+  assert_error_and_clear (error, GCUDA_ERROR_CLOSED);
+  g_assert_false (gcuda_device_set_memory_resource (bare, NULL, &error));
+  assert_error_and_clear (error, GCUDA_ERROR_CLOSED);
+  if (gcuda_test_is_simulated ())
+    {
+      void (*set_attribute) (int, int, int) = gcuda_test_simulator_function ("gcudasim_set_attribute");
+      g_autoptr (GCudaMemoryResource) fallback = NULL;
+
+      set_attribute (0, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, 0);
+      g_assert_null (gcuda_device_memory_resource_new (bed->device, &error));
+      g_assert_nonnull (strstr (error->message, "GCudaSynchronousMemoryResource"));
+      assert_error_and_clear (error, GCUDA_ERROR_NOT_SUPPORTED);
+      fallback = gcuda_device_get_memory_resource (bed->device, &error);
+      set_attribute (0, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, 1);
+      g_assert_no_error (error);
+      g_assert_true (GCUDA_IS_SYNCHRONOUS_MEMORY_RESOURCE (fallback));
+    }
+}
+
 int
 main (int argc,
       char **argv)
@@ -182,6 +235,7 @@ main (int argc,
   bed_add ("/device/bad-attributes", test_bad_attributes);
   bed_add ("/device/bare-new", test_bare_new);
   bed_add ("/device/memory-info", test_memory_info);
+  bed_add ("/device/memory-resource", test_memory_resource);
   bed_add ("/device/peer-of-itself", test_peer_of_itself);
   bed_add ("/device/synchronize", test_synchronize);
   return g_test_run ();

@@ -644,6 +644,8 @@ test_setters_meet (Bed *bed,
   g_assert_cmpuint (bed_settled_use (bed), ==, 0);
 }
 
+static Case cases[N_RESOURCES][N_KINDS][N_SETS][N_DROPS];
+
 int
 main (int argc,
       char **argv)
@@ -654,7 +656,7 @@ main (int argc,
       for (Set set = 0; set < N_SETS; set++)
         for (Drop where = 0; where < N_DROPS; where++)
           {
-            Case *test = g_new (Case, 1);
+            Case *test = &cases[resource][kind][set][where];
             g_autofree char *path = g_strdup_printf ("/recipe/%s/%s/set-by-%s/dropped-by-%s", resource_names[resource],
                                                      kind_names[kind], set_names[set], drop_names[where]);
 

@@ -602,11 +602,19 @@ gcuda_device_get_primary_context (GCudaDevice *self,
   if (context != NULL)
     {
       /* Reset by others: what it was is gone. The object of old stays what it is, for those who hold it. */
-      box = _gcuda_context_hold (context, "getting the primary context", NULL);
+      g_autoptr (GError) local = NULL;
+
+      box = _gcuda_context_hold (context, "getting the primary context", &local);
       if (box != NULL)
         {
           _gcuda_context_box_unuse (box);
           return context;
+        }
+      if (local->code != GCUDA_ERROR_CONTEXT_IS_DESTROYED && local->code != GCUDA_ERROR_CLOSED)
+        {
+          g_propagate_error (error, g_steal_pointer (&local));
+          g_object_unref (context);
+          return NULL;
         }
       _gcuda_device_forget_primary (self, context);
       g_clear_object (&context);

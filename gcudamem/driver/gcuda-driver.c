@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "gcuda-driver-private.h"
+#include "gcuda-reclaimer-private.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -39,6 +40,7 @@ exiting (void)
   /* The driver's own exit handler runs after this one: nothing of ours may be inside it by then. */
   while (g_atomic_int_get (&gate_users) > 0 && g_get_monotonic_time () < deadline)
     g_usleep (50);
+  _gcuda_homes_report_left ();
 }
 
 gboolean
@@ -77,7 +79,8 @@ _gcuda_teardown_enter (GCudaTeardown *teardown)
 void
 _gcuda_teardown_leave (GCudaTeardown *teardown)
 {
-  if (teardown->permitted)
+  /* Once more if it fails: the thread would stay in a mode that nobody asked for. */
+  if (teardown->permitted && _gcuda_driver.ThreadExchangeStreamCaptureMode (&teardown->mode) != CUDA_SUCCESS)
     _gcuda_driver.ThreadExchangeStreamCaptureMode (&teardown->mode);
   g_atomic_int_add (&gate_users, -1);
 }
@@ -104,11 +107,14 @@ CUresult
 _gcuda_context_scope_leave (GCudaContextScope *scope)
 {
   CUcontext popped;
+  CUresult result;
 
   if (!scope->pushed)
     return CUDA_SUCCESS;
   scope->pushed = FALSE;
-  return _gcuda_driver.CtxPopCurrent (&popped);
+  result = _gcuda_driver.CtxPopCurrent (&popped);
+  /* Once more if it fails: nothing else brings back what was current. */
+  return result == CUDA_SUCCESS ? result : _gcuda_driver.CtxPopCurrent (&popped);
 }
 
 char *

@@ -50,6 +50,8 @@ GCudaHome *_gcuda_home_new (void); /* of the calling thread and its thread-defau
 GCudaHome *_gcuda_home_ref (GCudaHome *self);
 void _gcuda_home_unref (GCudaHome *self);
 gboolean _gcuda_home_is_here (GCudaHome *self);
+/* Says, for those who debug, what the homes still hold: it is not run any more. */
+void _gcuda_homes_report_left (void);
 void _gcuda_home_push (GCudaHome *self,
                        GCudaReclaimNode *node,
                        GCudaReclaimFunc attempt);

@@ -233,6 +233,29 @@ _gcuda_home_drain (GCudaHome *self)
     }
 }
 
+void
+_gcuda_homes_report_left (void)
+{
+  guint left = 0;
+
+  /* At exit a thread may have been ended while it held a lock: look only if nobody is in the way. */
+  if (!g_mutex_trylock (&homes_lock))
+    return;
+  for (guint i = 0; homes != NULL && i < homes->len; i++)
+    {
+      GCudaHome *home = g_ptr_array_index (homes, i);
+
+      if (!g_mutex_trylock (&home->lock))
+        continue;
+      for (GCudaReclaimNode *node = home->queue; node != NULL; node = node->next)
+        left++;
+      g_mutex_unlock (&home->lock);
+    }
+  g_mutex_unlock (&homes_lock);
+  if (left > 0)
+    g_info ("the program ends with %u allocations that were released but not given back to memory resources of its own: no main loop ran, and no call of theirs, on the threads that these belong to", left);
+}
+
 static gboolean
 home_dispatch (gpointer data)
 {

@@ -522,6 +522,7 @@ gcuda_device_memory_resource_new_pool (GCudaDevice *device,
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
   CUmemoryPool handle;
   CUresult result;
+  gboolean exchanged;
   int available = 0;
 
   if ((handle_types & ~(GCUDA_HANDLE_TYPES_POSIX_FD | GCUDA_HANDLE_TYPES_FABRIC)) != 0)
@@ -556,9 +557,10 @@ gcuda_device_memory_resource_new_pool (GCudaDevice *device,
   props.maxSize = max_size;
 
   /* In another thread's global capture this call would break that capture, unless this thread is in relaxed mode. */
-  _gcuda_driver.ThreadExchangeStreamCaptureMode (&mode);
+  exchanged = _gcuda_driver.ThreadExchangeStreamCaptureMode (&mode) == CUDA_SUCCESS;
   result = _gcuda_driver.MemPoolCreate (&handle, &props);
-  _gcuda_driver.ThreadExchangeStreamCaptureMode (&mode);
+  if (exchanged && _gcuda_driver.ThreadExchangeStreamCaptureMode (&mode) != CUDA_SUCCESS)
+    _gcuda_driver.ThreadExchangeStreamCaptureMode (&mode);
   if (result != CUDA_SUCCESS)
     {
       _gcuda_fail_driver (error, result, "%s of device %d", what, (int) context->device);

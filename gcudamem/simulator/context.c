@@ -130,9 +130,9 @@ context_stop (SimContext *context)
 CUcontext
 sim_current_handle (SimThread *thread)
 {
-  if (thread->stack->len == 0)
+  if (thread->depth == 0)
     return NULL;
-  return g_array_index (thread->stack, SimStackEntry, thread->stack->len - 1).handle;
+  return thread->stack[thread->depth - 1].handle;
 }
 
 static SimContext *
@@ -151,9 +151,9 @@ sim_current_or_lost (SimContext **context)
   SimThread *thread = sim_thread ();
   SimStackEntry *top;
 
-  if (thread->stack->len == 0)
+  if (thread->depth == 0)
     return CUDA_ERROR_INVALID_CONTEXT;
-  top = &g_array_index (thread->stack, SimStackEntry, thread->stack->len - 1);
+  top = &thread->stack[thread->depth - 1];
   *context = live_context (top->handle, top->id);
   return *context != NULL ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
@@ -350,9 +350,15 @@ SIM_ENTRY (cuDevicePrimaryCtxGetState, 0, (CUdevice, dev), (unsigned int *, flag
 static void
 push (SimContext *context)
 {
-  SimStackEntry entry = { context->handle, context->id };
+  SimThread *thread = sim_thread ();
 
-  g_array_append_val (sim_thread ()->stack, entry);
+  if (thread->depth == thread->room)
+    {
+      thread->room = MAX (8, thread->room * 2);
+      thread->stack = g_renew (SimStackEntry, thread->stack, thread->room);
+    }
+  thread->stack[thread->depth].handle = context->handle;
+  thread->stack[thread->depth++].id = context->id;
 }
 
 static CUresult
@@ -419,8 +425,8 @@ context_destroy (CUcontext handle)
   context_stop (context);
   sim_handle_free (context->handle);
   /* Off this thread's stack if on top; other threads find out at their next call. */
-  if (thread->stack->len > 0 && sim_current_handle (thread) == handle)
-    g_array_set_size (thread->stack, thread->stack->len - 1);
+  if (thread->depth > 0 && sim_current_handle (thread) == handle)
+    thread->depth--;
   return CUDA_SUCCESS;
 }
 
@@ -463,11 +469,11 @@ pop_current (CUcontext *pctx)
 {
   SimThread *thread = sim_thread ();
 
-  if (thread->stack->len == 0)
+  if (thread->depth == 0)
     return CUDA_ERROR_INVALID_CONTEXT;
   if (pctx != NULL)
     *pctx = sim_current_handle (thread);
-  g_array_set_size (thread->stack, thread->stack->len - 1);
+  thread->depth--;
   return CUDA_SUCCESS;
 }
 
@@ -489,13 +495,13 @@ SIM_ENTRY (cuCtxSetCurrent, 0, (CUcontext, ctx))
   /* NULL pops; another replaces the top. */
   if (ctx == NULL)
     {
-      if (thread->stack->len > 0)
-        g_array_set_size (thread->stack, thread->stack->len - 1);
+      if (thread->depth > 0)
+        thread->depth--;
       return CUDA_SUCCESS;
     }
   SIM_TRY (sim_context (ctx, &context));
-  if (thread->stack->len > 0)
-    g_array_set_size (thread->stack, thread->stack->len - 1);
+  if (thread->depth > 0)
+    thread->depth--;
   push (context);
   return CUDA_SUCCESS;
 }

@@ -44,7 +44,7 @@ thread_gone (gpointer data)
       sim_thread_ended (thread);
       pthread_mutex_unlock (&sim.lock);
     }
-  g_array_unref (thread->stack);
+  g_free (thread->stack);
   g_free (thread);
 }
 
@@ -60,7 +60,6 @@ sim_thread (void)
 
   self = g_new0 (SimThread, 1);
   self->id = (guint64) (guint) g_atomic_int_add (&last_id, 1) + 1;
-  self->stack = g_array_new (FALSE, FALSE, sizeof (SimStackEntry));
   g_private_set (&thread_key, self);
   return self;
 }

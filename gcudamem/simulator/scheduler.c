@@ -318,6 +318,7 @@ op_run (SimOp *op)
 {
   gboolean lost = op->context != NULL && op->context->lost != CUDA_SUCCESS;
   SimPool *pool = NULL;
+  SimEvent *event = NULL;
 
   op->state = SIM_OP_RUNNING;
   sim_order_start (op);
@@ -359,6 +360,9 @@ op_run (SimOp *op)
     case SIM_WORK_RECORD:
       if (op->work.event.number != 0)
         sim_ipc_event_executed (op->work.event.event, op->work.event.number);
+      /* The event refers to OP in turn. */
+      event = op->work.event.event;
+      op->work.event.event = NULL;
       break;
     case SIM_WORK_EMPTY:
     case SIM_WORK_WAIT:
@@ -369,6 +373,8 @@ op_run (SimOp *op)
   op_finish (op);
   if (pool != NULL)
     sim_pool_unref (pool);
+  if (event != NULL)
+    sim_event_unref (event);
 }
 
 /* What may run now; NULL: nothing. */

@@ -242,21 +242,22 @@ typedef struct
 
 extern SimState sim;
 
-struct _SimThread
-{
-  guint64 id;                 /* never reused */
-  GArray *stack;              /* of SimStackEntry */
-  CUstreamCaptureMode capture_mode;
-  gboolean driver_thread;     /* runs host functions and destructors */
-  gboolean per_thread;        /* within a call of a per-thread default stream form */
-  const char *function;       /* being called */
-};
-
 typedef struct
 {
   CUcontext handle;
   guint64 id;
 } SimStackEntry;
+
+struct _SimThread
+{
+  guint64 id;                 /* never reused */
+  SimStackEntry *stack;       /* of contexts */
+  guint depth, room;
+  CUstreamCaptureMode capture_mode;
+  gboolean driver_thread;     /* runs host functions and destructors */
+  gboolean per_thread;        /* within a call of a per-thread default stream form */
+  const char *function;       /* being called */
+};
 
 SimThread *sim_thread (void);
 void sim_thread_ended (SimThread *thread);

@@ -177,10 +177,17 @@ record (GCudaStreamBox *self,
   _gcuda_context_scope_leave (&scope);
   if (result == CUDA_SUCCESS)
     return *tainted ? RECORD_LATER : RECORDED;
-  if (result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT || result == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED ||
-      result == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED || result == CUDA_ERROR_NOT_PERMITTED)
-    return RECORD_LATER;
-  return RECORD_NOTHING;
+  /* Only an answer that says that there is no stream any more, or no driver, says that it has passed. */
+  switch ((int) result)
+    {
+    case CUDA_ERROR_DEINITIALIZED:
+    case CUDA_ERROR_INVALID_CONTEXT:
+    case CUDA_ERROR_INVALID_HANDLE:
+    case CUDA_ERROR_CONTEXT_IS_DESTROYED:
+      return RECORD_NOTHING;
+    default:
+      return _gcuda_result_is_sticky (result) ? RECORD_NOTHING : RECORD_LATER;
+    }
 }
 
 static GCudaReclaimResult
