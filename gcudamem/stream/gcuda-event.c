@@ -97,10 +97,10 @@ _gcuda_event_drop (GCudaEventBox *self)
 }
 
 GCudaEventBox *
-_gcuda_event_hold (GCudaEvent *self,
-                   const char *what,
-                   CUevent *handle,
-                   GError **error)
+_gcuda_event_hold_unchecked (GCudaEvent *self,
+                             const char *what,
+                             CUevent *handle,
+                             GError **error)
 {
   gint uses;
 
@@ -119,16 +119,39 @@ _gcuda_event_hold (GCudaEvent *self,
       _gcuda_fail (error, GCUDA_ERROR_CLOSED, "%s: the event is closed", what);
       return NULL;
     }
-  if (g_atomic_int_get (&self->closed))
-    _gcuda_fail (error, GCUDA_ERROR_CLOSED, "%s: the event is closed", what);
-  else if (_gcuda_context_box_check (self->box->context, error))
+  if (!g_atomic_int_get (&self->closed))
     {
       *handle = self->box->handle;
       return self->box;
     }
-  else
-    g_prefix_error (error, "%s: ", what);
+  _gcuda_fail (error, GCUDA_ERROR_CLOSED, "%s: the event is closed", what);
   _gcuda_event_drop (self->box);
+  return NULL;
+}
+
+gboolean
+_gcuda_event_check (GCudaEventBox *self,
+                    GCudaContextBox *known,
+                    const char *what,
+                    GError **error)
+{
+  if (self->context == known || _gcuda_context_box_check (self->context, error))
+    return TRUE;
+  g_prefix_error (error, "%s: ", what);
+  return FALSE;
+}
+
+GCudaEventBox *
+_gcuda_event_hold (GCudaEvent *self,
+                   const char *what,
+                   CUevent *handle,
+                   GError **error)
+{
+  GCudaEventBox *held = _gcuda_event_hold_unchecked (self, what, handle, error);
+
+  if (held == NULL || _gcuda_event_check (held, NULL, what, error))
+    return held;
+  _gcuda_event_drop (held);
   return NULL;
 }
 
@@ -471,7 +494,8 @@ gcuda_event_record (GCudaEvent *self,
 
   g_return_val_if_fail (GCUDA_IS_EVENT (self), FALSE);
 
-  held = _gcuda_event_hold (self, what, &handle, error);
+  /* The look at the stream's context is one at the event's: they have to be the same. */
+  held = _gcuda_event_hold_unchecked (self, what, &handle, error);
   if (held == NULL)
     return FALSE;
   if (!_gcuda_stream_call_begin (&call, stream, what, error))

@@ -74,6 +74,15 @@ GCudaEventBox *_gcuda_event_hold (GCudaEvent *self,
                                   const char *what,
                                   CUevent *handle,
                                   GError **error);
+GCudaEventBox *_gcuda_event_hold_unchecked (GCudaEvent *self,
+                                            const char *what,
+                                            CUevent *handle,
+                                            GError **error);
+/* The look at the event's context that the unchecked hold leaves out; none is needed if it is @known to be there. */
+gboolean _gcuda_event_check (GCudaEventBox *box,
+                             GCudaContextBox *known,
+                             const char *what,
+                             GError **error);
 void _gcuda_event_drop (GCudaEventBox *box);
 /* Whether a capture may have recorded it. */
 gboolean _gcuda_event_is_exposed (GCudaEventBox *box);

@@ -862,12 +862,18 @@ gcuda_stream_wait_event (GCudaStream *self,
 
   g_return_val_if_fail (GCUDA_IS_STREAM (self), FALSE);
 
-  held = _gcuda_event_hold (event, what, &handle, error);
+  held = _gcuda_event_hold_unchecked (event, what, &handle, error);
   if (held == NULL)
     return FALSE;
   if (!_gcuda_stream_call_begin (&call, self, what, error))
     {
       _gcuda_event_drop (held);
+      return FALSE;
+    }
+  if (!_gcuda_event_check (held, call.box->context, what, error))
+    {
+      _gcuda_event_drop (held);
+      _gcuda_stream_call_end (&call, CUDA_SUCCESS, what, NULL);
       return FALSE;
     }
   /* Waiting for an event of a capture joins it. */
