@@ -139,6 +139,23 @@ _gcuda_context_box_end (GCudaContextBox *self,
   return TRUE;
 }
 
+/* Whether an answer says that there is no such context. Any other failure says nothing about it. */
+static gboolean
+says_gone (CUresult result)
+{
+  switch ((int) result)
+    {
+    case CUDA_ERROR_CONTEXT_IS_DESTROYED:
+    case CUDA_ERROR_INVALID_CONTEXT:
+    case CUDA_ERROR_INVALID_HANDLE:
+    case CUDA_ERROR_INVALID_VALUE:
+    case CUDA_ERROR_DEINITIALIZED:
+      return TRUE;
+    default:
+      return FALSE;
+    }
+}
+
 gboolean
 _gcuda_context_box_is_alive (GCudaContextBox *self)
 {
@@ -146,7 +163,7 @@ _gcuda_context_box_is_alive (GCudaContextBox *self)
   CUresult result = _gcuda_driver.CtxGetId (self->handle, &id);
 
   /* The driver's own threads may not ask: there the call that follows fails by itself. */
-  return result == CUDA_ERROR_NOT_PERMITTED || (result == CUDA_SUCCESS && id == self->id);
+  return result == CUDA_SUCCESS ? id == self->id : !says_gone (result);
 }
 
 gboolean
@@ -161,8 +178,7 @@ _gcuda_context_box_check (GCudaContextBox *self,
   result = _gcuda_driver.CtxGetId (self->handle, &id);
   if (result == CUDA_ERROR_NOT_PERMITTED)
     return TRUE;
-  /* A driver that can't answer now says nothing about the context. */
-  if (result != CUDA_SUCCESS && result != CUDA_ERROR_CONTEXT_IS_DESTROYED && result != CUDA_ERROR_INVALID_CONTEXT)
+  if (result == CUDA_ERROR_DEINITIALIZED || (result != CUDA_SUCCESS && !says_gone (result)))
     return _gcuda_fail_driver (error, result, "asking whether the context of device %d is still there", (int) self->device);
   if (result != CUDA_SUCCESS || id != self->id)
     return _gcuda_fail (error, GCUDA_ERROR_CONTEXT_IS_DESTROYED,

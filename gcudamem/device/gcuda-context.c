@@ -308,10 +308,10 @@ gcuda_context_new_for_handle (guint64 handle,
       _gcuda_fail_driver (error, result, "wrapping the context 0x%" G_GINT64_MODIFIER "x", handle);
       return NULL;
     }
-  device = _gcuda_device_peek (number);
+  device = _gcuda_device_peek (number, error);
   if (device == NULL)
     {
-      _gcuda_fail (error, GCUDA_ERROR_INVALID_DEVICE, "wrapping the context 0x%" G_GINT64_MODIFIER "x: its device %d is not one that this process lists", handle, (int) number);
+      g_prefix_error (error, "wrapping the context 0x%" G_GINT64_MODIFIER "x: ", handle);
       return NULL;
     }
   return _gcuda_context_new_for_box (_gcuda_context_box_new (context, id, number, GCUDA_CONTEXT_FOREIGN, owner), device);

@@ -14,7 +14,8 @@ gboolean _gcuda_device_check (GCudaDevice *self,
                               GError **error);
 
 /* The device object of an ordinal that exists for certain, or NULL. Not a new reference: they live to the end. */
-GCudaDevice *_gcuda_device_peek (CUdevice device);
+GCudaDevice *_gcuda_device_peek (CUdevice device,
+                                 GError **error);
 
 /* Forgets the primary context that was closed. */
 void _gcuda_device_forget_primary (GCudaDevice *self,

@@ -334,11 +334,17 @@ gcuda_device_new (int ordinal,
 }
 
 GCudaDevice *
-_gcuda_device_peek (CUdevice device)
+_gcuda_device_peek (CUdevice device,
+                    GError **error)
 {
-  GPtrArray *all = ensure_devices (NULL);
+  GPtrArray *all;
   GCudaDevice *found = NULL;
 
+  g_mutex_lock (&devices_lock);
+  all = devices;
+  g_mutex_unlock (&devices_lock);
+  if (all == NULL || device < 0 || all->len <= (guint) device)
+    all = ensure_devices (error);
   if (all == NULL)
     return NULL;
   g_mutex_lock (&devices_lock);
@@ -350,6 +356,8 @@ _gcuda_device_peek (CUdevice device)
         found = candidate;
     }
   g_mutex_unlock (&devices_lock);
+  if (found == NULL)
+    _gcuda_fail (error, GCUDA_ERROR_INVALID_DEVICE, "device %d is not one that this process lists (CUDA_ERROR_INVALID_DEVICE)", (int) device);
   return found;
 }
 

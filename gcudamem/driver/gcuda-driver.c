@@ -272,6 +272,11 @@ load (GError **error)
   result = init (0);
   if (result != CUDA_SUCCESS)
     {
+      CUresult (*get_error_name) (CUresult, const char **) = (CUresult (*) (CUresult, const char **)) dlsym (handle, "cuGetErrorName");
+      const char *name = NULL;
+
+      if (get_error_name == NULL || get_error_name (result, &name) != CUDA_SUCCESS)
+        name = NULL;
       dlclose (handle);
       switch ((int) result)
         {
@@ -282,7 +287,8 @@ load (GError **error)
           return _gcuda_fail (error, GCUDA_ERROR_NO_DEVICE,
                               "the CUDA driver finds no device (CUDA_ERROR_NO_DEVICE): see CUDA_VISIBLE_DEVICES, and that the process may open /dev/nvidia*");
         default:
-          return _gcuda_fail (error, (GCudaError) result, "the CUDA driver %s could not be initialised: CUresult %d", library, (int) result);
+          return _gcuda_fail (error, (GCudaError) result, "the CUDA driver %s could not be initialised: %s (CUresult %d)",
+                              library, name != NULL ? name : "it can't say why", (int) result);
         }
     }
 

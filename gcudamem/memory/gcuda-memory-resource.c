@@ -572,5 +572,9 @@ gcuda_memory_resource_deallocate_address (GCudaMemoryResource *self,
   if (box == NULL || !_gcuda_stream_call_begin_with (&call, box, what, error))
     return FALSE;
   result = _gcuda_free_address (self, address, size, alignment, call.box, call.handle, stream);
-  return _gcuda_stream_call_end (&call, result, what, error);
+  if (result != CUDA_SUCCESS)
+    return _gcuda_stream_call_end (&call, result, what, error);
+  /* It is freed: to say that it failed, whatever comes now, would have the caller free it again. */
+  _gcuda_stream_call_end (&call, CUDA_SUCCESS, what, NULL);
+  return TRUE;
 }

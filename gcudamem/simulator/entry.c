@@ -117,6 +117,7 @@ count_of (const char *symbol)
 static CUresult
 fault_for (const char *symbol)
 {
+  CUresult result = CUDA_SUCCESS;
   guint length;
 
   if (entry.faults == NULL)
@@ -129,11 +130,12 @@ fault_for (const char *symbol)
 
       if (strlen (fault->function) != length || strncmp (fault->function, symbol, length) != 0)
         continue;
+      /* Each counts all calls, those too that another one answers. */
       fault->seen++;
-      if (fault->seen == fault->nth || (fault->and_later && fault->seen > fault->nth))
-        return fault->result;
+      if (result == CUDA_SUCCESS && (fault->seen == fault->nth || (fault->and_later && fault->seen > fault->nth)))
+        result = fault->result;
     }
-  return CUDA_SUCCESS;
+  return result;
 }
 
 CUresult

@@ -3,19 +3,7 @@
 /* cuGetProcAddress. */
 
 #include "sim-private.h"
-
-typedef struct
-{
-  const char *name;
-  int version;
-  void *function;
-  gboolean per_thread;
-} SimProc;
-
-static const SimProc procs[] = {
-#define SIM_PROC(name, version, symbol, per_thread) { #name, version, (void *) symbol, per_thread },
-#include "procs.h"
-};
+#include "sim-proc.h"
 
 static CUresult
 get_proc_address (const char *symbol, void **pfn, int version, cuuint64_t flags, CUdriverProcAddressQueryResult *status)
@@ -30,18 +18,18 @@ get_proc_address (const char *symbol, void **pfn, int version, cuuint64_t flags,
   if (version < 0 || version > sim.driver_version)
     version = sim.driver_version > 0 ? sim.driver_version : 13000;
 
-  for (guint i = 0; i < G_N_ELEMENTS (procs); i++)
+  for (guint i = 0; i < sim_n_procs; i++)
     {
-      if (strcmp (procs[i].name, symbol) != 0)
+      if (strcmp (sim_procs[i].name, symbol) != 0)
         continue;
       known = TRUE;
-      if (procs[i].version > version || (procs[i].per_thread && !per_thread))
+      if (sim_procs[i].version > version || (sim_procs[i].per_thread && !per_thread))
         continue;
       /* The newest; among equals the per-thread form, which is asked for. An
        * old per-thread form never hides a newer one. */
-      if (best == NULL || procs[i].per_thread > best->per_thread ||
-          (procs[i].per_thread == best->per_thread && procs[i].version >= best->version))
-        best = &procs[i];
+      if (best == NULL || sim_procs[i].per_thread > best->per_thread ||
+          (sim_procs[i].per_thread == best->per_thread && sim_procs[i].version >= best->version))
+        best = &sim_procs[i];
     }
 
   *pfn = best != NULL ? best->function : NULL;

@@ -657,7 +657,6 @@ CUresult sim_heap_alloc (SimHeap *heap, gsize size, SimStream *stream, SimBlock 
 void sim_block_release (SimBlock *block);
 void sim_block_pending (SimBlock *block, SimOp *free_op);
 void sim_heap_trim (SimHeap *heap, guint64 keep);
-guint64 sim_heap_total (SimHeap *heap);
 
 SimAllocation *sim_allocation_new (SimAllocationKind kind, guint64 base, gsize size, SimDevice *device);
 void sim_allocation_remove (SimAllocation *allocation);

@@ -322,7 +322,7 @@ new_for_box (GCudaStreamBox *box,
 GCudaStream *
 _gcuda_stream_new_for_box (GCudaStreamBox *box)
 {
-  GCudaDevice *device = _gcuda_device_peek (box->context->device);
+  GCudaDevice *device = _gcuda_device_peek (box->context->device, NULL);
   g_autoptr (GCudaContext) context = NULL;
 
   _gcuda_stream_box_use (box);
@@ -1010,6 +1010,12 @@ gcuda_stream_launch_host_function (GCudaStream *self,
     {
       function->destroy = NULL;
       host_function_free (function);
+    }
+  else
+    {
+      /* It will run: to say that it failed, whatever comes now, would have the caller free the data. */
+      _gcuda_stream_call_end (&call, CUDA_SUCCESS, what, NULL);
+      return TRUE;
     }
   return _gcuda_stream_call_end (&call, result, what, error);
 }

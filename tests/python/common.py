@@ -7,6 +7,7 @@ import gc
 import os
 import subprocess
 import sys
+import threading
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..', 'introspection', 'tests'))
@@ -30,6 +31,25 @@ def is_simulated():
 def simulator():
     """The simulated driver's control functions."""
     return ctypes.CDLL(GCuda.get_driver_info().get_path())
+
+
+def in_thread(function):
+    """Runs a function in a thread of its own; returns what it returns, or raises what it raises."""
+    results = []
+
+    def run():
+        try:
+            results.append((function(), None))
+        except BaseException as exception:  # pylint: disable=broad-except
+            results.append((None, exception))
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    result, exception = results.pop()
+    if exception is not None:
+        raise exception
+    return result
 
 
 def iterate():
@@ -109,6 +129,7 @@ pool = GCuda.DeviceMemoryResource.new_pool(device, 0, GCuda.HandleTypes.NONE)
 
 def run_script(script, prelude=PRELUDE):
     """Runs a program of its own: its exit status, what it printed, and what it complained of."""
-    result = subprocess.run([sys.executable, '-c', prelude + script], stdin=subprocess.DEVNULL, capture_output=True,
-                            text=True, timeout=60, check=False)
+    # Newer versions of Python warn of each fork of a process with threads
+    command = [sys.executable, '-W', 'ignore:.*fork:DeprecationWarning', '-c', prelude + script]
+    result = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False)
     return result.returncode, result.stdout, result.stderr

@@ -5,24 +5,7 @@ import gc
 import random
 import threading
 
-from common import Case, GCuda, GLib, GObject, tap
-
-
-def in_thread(function):
-    """Runs a function in a thread of its own, and hands on what it raises."""
-    raised = []
-
-    def run():
-        try:
-            function()
-        except BaseException as exception:  # pylint: disable=broad-except
-            raised.append(exception)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join()
-    if raised:
-        raise raised[0]
+from common import Case, GCuda, GLib, GObject, in_thread, tap
 
 
 class Collection(Case):

@@ -24,7 +24,7 @@ class Devices(Case):
     def test_device(self):
         self.assertEqual(self.device.get_ordinal(), 0)
         self.assertTrue(self.device.get_name())
-        self.assertRegex(self.device.get_uuid(), r'^(GPU|MIG)-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$')
+        self.assertRegex(self.device.get_uuid(), r'^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$')
         self.assertRegex(self.device.get_pci_bus_id(), r'^[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9]$')
         self.assertGreaterEqual(self.device.get_compute_capability_major(), 3)
         self.assertEqual(self.device.get_attribute(75), self.device.get_compute_capability_major())

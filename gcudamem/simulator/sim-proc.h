@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#pragma once
+
+typedef struct
+{
+  const char *name;
+  int version;
+  void *function;
+  int per_thread;
+} SimProc;
+
+extern const SimProc sim_procs[];
+extern const unsigned int sim_n_procs;
