@@ -247,7 +247,8 @@ test_group (gconstpointer data)
 int
 main (int argc, char **argv)
 {
-  const char *file = g_getenv ("GCUDA_CONFORMANCE_ANSWERS");
+  const char *source = g_getenv ("G_TEST_SRCDIR");
+  char *file = g_build_filename (source != NULL ? source : "tests", "conformance", "answers.txt", NULL);
   GError *error = NULL;
 
   library = dlopen (driver_path (), RTLD_NOW | RTLD_GLOBAL);
@@ -267,7 +268,7 @@ main (int argc, char **argv)
       printf ("1..0 # SKIP %s\n", dlerror ());
       return 0;
     }
-  if (!g_file_get_contents (file != NULL ? file : CONFORMANCE_ANSWERS, &answers, NULL, &error))
+  if (!g_file_get_contents (file, &answers, NULL, &error))
     g_error ("%s", error->message);
   self_path = "/proc/self/exe";
   {
