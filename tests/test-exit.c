@@ -410,6 +410,8 @@ wait_for (pid_t pid)
   int status = 0;
 
   g_assert_cmpint (waitpid (pid, &status, 0), ==, pid);
+  if (WIFSIGNALED (status))
+    g_error ("the forked child ended by signal %d", WTERMSIG (status));
   g_assert_true (WIFEXITED (status));
   g_assert_cmpint (WEXITSTATUS (status), ==, 0);
 }
@@ -531,17 +533,27 @@ child_fork_of_fork (void)
 
 static gint stop;
 
+/*
+ * Takes the locks of this library, and makes and drops no object meanwhile: GObject has locks of its own for that, and a
+ * child that finds one of those taken hangs in GObject, whatever this library does.
+ */
 static gpointer
 allocate_until_stopped (gpointer data)
 {
   g_autoptr (GError) error = NULL;
+  g_autoptr (GBytes) bytes = g_bytes_new_take (g_malloc0 (4096), 4096);
+  GCudaBuffer *buffer = data;
 
   while (!g_atomic_int_get (&stop))
     {
-      g_autoptr (GCudaBuffer) buffer = gcuda_memory_resource_allocate (g_atomic_int_get (&rounds) % 2 == 0 ? all.pool : all.synchronous, 4096, all.stream, &error);
+      guint64 address = gcuda_memory_resource_allocate_address (all.pool, 4096, 0, all.stream, &error);
 
       g_assert_no_error (error);
+      g_assert_true (gcuda_memory_resource_deallocate_address (all.pool, address, 4096, 0, all.stream, &error));
+      g_assert_no_error (error);
       g_assert_true (gcuda_buffer_set_deallocation_stream (buffer, g_atomic_int_get (&rounds) % 3 == 0 ? all.far : all.legacy, &error));
+      g_assert_no_error (error);
+      g_assert_true (gcuda_buffer_upload (buffer, 0, bytes, all.stream, &error));
       g_assert_no_error (error);
       g_atomic_int_inc (&rounds);
     }
@@ -552,11 +564,19 @@ allocate_until_stopped (gpointer data)
 static int
 child_fork_busy (void)
 {
+  g_autoptr (GError) reason = NULL;
   GThread *threads[3];
+  GCudaBuffer *buffers[3];
 
   make_all (FALSE);
   for (guint i = 0; i < G_N_ELEMENTS (threads); i++)
-    threads[i] = g_thread_new ("allocates", allocate_until_stopped, NULL);
+    {
+      buffers[i] = gcuda_memory_resource_allocate (all.synchronous, SIZE, all.stream, &reason);
+      g_assert_no_error (reason);
+    }
+  g_assert_true (gcuda_reclaim (NULL, &reason));
+  for (guint i = 0; i < G_N_ELEMENTS (threads); i++)
+    threads[i] = g_thread_new ("allocates", allocate_until_stopped, buffers[i]);
   for (guint i = 0; i < 30; i++)
     {
       gint at = g_atomic_int_get (&rounds);
@@ -580,7 +600,10 @@ child_fork_busy (void)
     }
   g_atomic_int_set (&stop, TRUE);
   for (guint i = 0; i < G_N_ELEMENTS (threads); i++)
-    g_thread_join (threads[i]);
+    {
+      g_thread_join (threads[i]);
+      g_object_unref (buffers[i]);
+    }
   assert_parent_works ();
   return 0;
 }
@@ -683,8 +706,12 @@ child_reset (void)
       assert_destroyed (gcuda_event_record (event, streams[i], &error), &error);
       assert_destroyed (gcuda_memory_resource_allocate (pool, SIZE, streams[i], &error) != NULL, &error);
       assert_destroyed (gcuda_memory_resource_allocate (plain, SIZE, streams[i], &error) != NULL, &error);
-      assert_destroyed (gcuda_memory_resource_allocate_address (pool, SIZE, 0, streams[i], &error) != 0, &error);
-      assert_destroyed (gcuda_memory_resource_deallocate_address (pool, loose, SIZE, 0, streams[i], &error), &error);
+      /* For speed the pair does not ask after the context of a created stream: there the driver crashes. */
+      if (streams[i] != stream)
+        {
+          assert_destroyed (gcuda_memory_resource_allocate_address (pool, SIZE, 0, streams[i], &error) != 0, &error);
+          assert_destroyed (gcuda_memory_resource_deallocate_address (pool, loose, SIZE, 0, streams[i], &error), &error);
+        }
       assert_destroyed (gcuda_memory_resource_adopt_address (pool, loose, SIZE, streams[i], &error) != NULL, &error);
       assert_destroyed (gcuda_buffer_new_for_address (device, loose, SIZE, NULL, streams[i], &error) != NULL, &error);
     }
@@ -821,7 +848,8 @@ is_own_call (const char *line)
   for (guint i = 0; i < G_N_ELEMENTS (own); i++)
     if (strstr (line, own[i]) != NULL)
       return TRUE;
-  return FALSE;
+  /* An allocation that is undone: the context it was made in is current then. It never is where memory is released. */
+  return strstr (line, " cuMemFree(") != NULL && strstr (line, " ctx=none") == NULL;
 }
 
 static void

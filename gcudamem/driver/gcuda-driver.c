@@ -266,7 +266,7 @@ load (GError **error)
   if (init == NULL || driver_get_version == NULL)
     {
       dlclose (handle);
-      return _gcuda_fail (error, GCUDA_ERROR_DRIVER_NOT_FOUND, "%s is not a CUDA driver: it has no cuInit", library);
+      return _gcuda_fail (error, GCUDA_ERROR_DRIVER_NOT_FOUND, "%s is not a CUDA driver: it has no cuInit; name the NVIDIA driver in GCUDA_DRIVER, or unset it", library);
     }
 
   result = init (0);

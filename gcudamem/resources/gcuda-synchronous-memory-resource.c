@@ -73,11 +73,13 @@ synchronous_deallocate (GCudaMemoryResource *resource,
                         CUstream handle)
 {
   GCudaSynchronousMemoryResource *self = GCUDA_SYNCHRONOUS_MEMORY_RESOURCE (resource);
+  CUresult result;
 
-  /* Memory goes with the context it was made in. */
+  /* Memory goes with the context it was made in. Others may reset that at any time, also between these two. */
   if (!_gcuda_context_box_is_alive (self->context))
     return CUDA_SUCCESS;
-  return _gcuda_driver.MemFree (address);
+  result = _gcuda_driver.MemFree (address);
+  return result == CUDA_SUCCESS || _gcuda_context_box_is_alive (self->context) ? result : CUDA_SUCCESS;
 }
 
 static CUresult

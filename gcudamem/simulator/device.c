@@ -39,7 +39,8 @@ sim_device (int ordinal)
 gboolean
 sim_device_supports (SimDevice *device, int attribute)
 {
-  return !device->attributes[attribute].is_error && device->attributes[attribute].value != 0;
+  /* A driver may have what it can't be asked about. */
+  return device->attributes[attribute].is_error || device->attributes[attribute].value != 0;
 }
 
 SIM_ENTRY (cuDeviceGet, 0, (CUdevice *, device), (int, ordinal))

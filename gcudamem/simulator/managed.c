@@ -92,9 +92,8 @@ advise (CUdeviceptr address, gsize size, CUmem_advise advice, CUmemLocation loca
     case CU_MEM_ADVISE_SET_PREFERRED_LOCATION:
       if (!location_good (location))
         return CUDA_ERROR_INVALID_VALUE;
-      /* The real driver reports it as the last prefetch as well. */
-      allocation->preferred_type = allocation->prefetch_type = (int) location.type;
-      allocation->preferred_id = allocation->prefetch_id = device ? location.id : -1;
+      allocation->preferred_type = (int) location.type;
+      allocation->preferred_id = device ? location.id : -1;
       return CUDA_SUCCESS;
     case CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION:
       if ((int) location.type == 0)

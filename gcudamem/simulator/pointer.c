@@ -38,7 +38,8 @@ access_of (SimAllocation *allocation)
 static CUresult
 attribute_of (void *data, int attribute, SimAllocation *allocation, CUdeviceptr ptr)
 {
-  guint64 wide = 0;
+  guint64 wide = 0, base;
+  gsize size;
   guint32 number = 0;
   guint8 flag = 0;
 
@@ -82,10 +83,15 @@ attribute_of (void *data, int attribute, SimAllocation *allocation, CUdeviceptr 
       flag = allocation->kind == SIM_ALLOCATION_DEVICE;
       break;
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
-      memcpy (data, &allocation->base, sizeof allocation->base);
-      return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-      memcpy (data, &allocation->size, sizeof allocation->size);
+      /* Of a mapping these tell the whole reservation; the mapping itself has attributes of its own. */
+      if (allocation->kind != SIM_ALLOCATION_MAPPED || !sim_virtual_range (allocation->base, &base, &size))
+        {
+          base = allocation->base;
+          size = allocation->size;
+        }
+      wide = attribute == CU_POINTER_ATTRIBUTE_RANGE_SIZE ? size : base;
+      memcpy (data, &wide, sizeof wide);
       return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MAPPED:
       flag = TRUE;

@@ -718,6 +718,9 @@ struct _SimMemory
 };
 
 guint sim_virtual_reservations (void);
+
+/* The reservation that an address lies in. */
+gboolean sim_virtual_range (guint64 address, guint64 *base, gsize *size);
 guint sim_virtual_handles (void);
 void sim_memory_unref (SimMemory *memory);
 

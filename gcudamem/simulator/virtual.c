@@ -46,6 +46,31 @@ sim_virtual_handles (void)
   return n_handles;
 }
 
+static SimReservation *
+reservation_at (guint64 address)
+{
+  GTreeNode *node = reservations != NULL ? g_tree_upper_bound (reservations, (gconstpointer) address) : NULL;
+  SimReservation *reservation;
+
+  if (reservations == NULL)
+    return NULL;
+  node = node != NULL ? g_tree_node_previous (node) : g_tree_node_last (reservations);
+  reservation = node != NULL ? g_tree_node_value (node) : NULL;
+  return reservation != NULL && address - reservation->base < reservation->size ? reservation : NULL;
+}
+
+gboolean
+sim_virtual_range (guint64 address, guint64 *base, gsize *size)
+{
+  SimReservation *reservation = reservation_at (address);
+
+  if (reservation == NULL)
+    return FALSE;
+  *base = reservation->base;
+  *size = reservation->size;
+  return TRUE;
+}
+
 /* Whether adjacent reservations cover the range. */
 static gboolean
 is_reserved (guint64 address, gsize size)
@@ -56,14 +81,9 @@ is_reserved (guint64 address, gsize size)
     return FALSE;
   while (address < end)
     {
-      GTreeNode *node = g_tree_upper_bound (reservations, (gconstpointer) address);
-      SimReservation *reservation;
+      SimReservation *reservation = reservation_at (address);
 
-      node = node != NULL ? g_tree_node_previous (node) : g_tree_node_last (reservations);
-      if (node == NULL)
-        return FALSE;
-      reservation = g_tree_node_value (node);
-      if (address - reservation->base >= reservation->size)
+      if (reservation == NULL)
         return FALSE;
       address = reservation->base + reservation->size;
     }

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 static void *library;
 static const char *group;
@@ -163,6 +164,9 @@ run_group (const char *name)
           if (strcmp (name, "ctx_stack") != 0 && C (cuCtxSetCurrent, primary) != CUDA_SUCCESS)
             return 1;
         }
+      /* What was said before it hangs or dies must not be lost. */
+      setvbuf (stdout, NULL, _IOLBF, 0);
+      alarm (20);
       probes[i].function ();
       return 0;
     }

@@ -42,7 +42,7 @@ attributes (const char *what, CUdeviceptr p, CUdeviceptr start)
   unsigned int type = 0, access = 0;
   int ordinal = -1;
   CUcontext context = NULL;
-  unsigned char managed = 0, mapped = 0, ipc = 0;
+  unsigned int managed = 0, mapped = 0, ipc = 0; /* documented as booleans, but the driver writes more than a byte */
   CUdeviceptr base = 0, dp = 0;
   size_t size = 0;
   CUmemoryPool pool = NULL;
@@ -137,7 +137,7 @@ probe_ptr_vmm (void)
   CUmemGenericAllocationHandle handle;
   CUdeviceptr va;
 
-  C (cuMemAddressReserve, &va, 4 * MIB, 0, 0, 0);
+  C (cuMemAddressReserve, &va, 2 * MIB, 0, 0, 0);
   attributes ("reserved only", va, va);
   C (cuMemCreate, &handle, 2 * MIB, &prop, 0);
   C (cuMemMap, va, 2 * MIB, 0, handle, 0);
@@ -148,7 +148,7 @@ probe_ptr_vmm (void)
   C (cuMemUnmap, va, 2 * MIB);
   attributes ("unmapped, still reserved", va, va);
   C (cuMemRelease, handle);
-  C (cuMemAddressFree, va, 4 * MIB);
+  C (cuMemAddressFree, va, 2 * MIB);
   attributes ("address freed", va, va);
 }
 
@@ -453,6 +453,17 @@ range_attributes (const char *when, int n)
 }
 #endif
 
+#if CUDA_VERSION >= 13000
+static void
+prefetch_all (int type, int id)
+{
+  CUmemLocation location = { .type = (CUmemLocationType) type, .id = id };
+
+  C (cuMemPrefetchAsync, managed, MIB, location, 0, NULL);
+  C (cuCtxSynchronize);
+}
+#endif
+
 void
 probe_managed_advice (void)
 {
@@ -468,6 +479,7 @@ probe_managed_advice (void)
   only (advise (1, 1, 0), "set read mostly");
   only (advise (3, 1, 0), "set preferred device");
   only (advise (5, 1, 0), "set accessed by device");
+  prefetch_all (1, 0);
   range_attributes ("advised", 6);
   r = C (cuMemRangeGetAttribute, many, 16, CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY, managed, MIB);
   ok (r, "ACCESSED_BY, room for four", "%d %d %d %d", many[0], many[1], many[2], many[3]);
@@ -475,6 +487,7 @@ probe_managed_advice (void)
   only (advise (4, 1, 0), "unset preferred");
   only (advise (6, 1, 0), "unset accessed by");
   only (advise (3, 2, 0), "set preferred host");
+  prefetch_all (2, 0);
   range_attributes ("host preferred", 6);
   only (advise (1, 1, 99), "set read mostly, device 99");
   only (advise (3, 1, 99), "set preferred, device 99");

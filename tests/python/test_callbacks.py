@@ -111,7 +111,9 @@ class HostFunctions(Case):
         stream.launch_host_function(called.append, True)
         with self.collects(stream):
             del stream
-        iterate_until(lambda: called)
+            gc.collect()
+            iterate_until(lambda: called)
+            iterate()
 
     def test_without_a_loop(self):
         status, output, complaints = run_script('''
