@@ -328,12 +328,21 @@ test_host_function_refused (Bed *bed,
   g_assert_true (gcuda_stream_close (closed, &error));
   g_assert_false (gcuda_stream_launch_host_function (closed, call_run, &call, call_destroy, &error));
   assert_error_and_clear (error, GCUDA_ERROR_CLOSED);
+  /* Each time the data is let go, at once. */
+  g_assert_cmpint (call.destroyed, ==, 1);
+  call.destroyed = 0;
+  g_assert_false (gcuda_stream_launch_host_function (bed->stream, NULL, &call, call_destroy, &error));
+  assert_error_and_clear (error, GCUDA_ERROR_INVALID_ARGUMENT);
+  g_assert_cmpint (call.destroyed, ==, 1);
+  call.destroyed = 0;
   if (gcuda_test_is_simulated ())
     {
       gcuda_test_fail_calls ("cuLaunchHostFunc:1=OUT_OF_MEMORY");
       g_assert_false (gcuda_stream_launch_host_function (bed->stream, call_run, &call, call_destroy, &error));
       assert_error_and_clear (error, GCUDA_ERROR_OUT_OF_MEMORY);
       gcuda_test_fail_calls (NULL);
+      g_assert_cmpint (call.destroyed, ==, 1);
+      call.destroyed = 0;
     }
   while (g_main_context_iteration (NULL, FALSE))
     ;

@@ -213,7 +213,8 @@ _gcuda_home_drain (GCudaHome *self)
 {
   gboolean any = FALSE;
 
-  if (!_gcuda_home_is_here (self))
+  /* A forked child inherits the queue, and the loop with it: it is the parent's to run. */
+  if (_gcuda_driver_forked () || !_gcuda_home_is_here (self))
     return FALSE;
   for (;;)
     {

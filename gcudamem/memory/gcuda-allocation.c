@@ -231,7 +231,10 @@ free_now (GCudaAllocation *self)
       case GCUDA_STREAM_READY:
         break;
       case GCUDA_STREAM_GONE:
-        report (self, "cuMemFree", operations->deallocate_gone (self->resource, self->address));
+        result = operations->deallocate_gone (self->resource, self->address);
+        if (result == CUDA_ERROR_NOT_PERMITTED)
+          return GCUDA_RECLAIM_AGAIN;
+        report (self, "cuMemFree", result);
         return GCUDA_RECLAIM_DONE;
       case GCUDA_STREAM_CAPTURED:
         return GCUDA_RECLAIM_BLOCKED;

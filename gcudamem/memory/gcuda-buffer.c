@@ -967,7 +967,8 @@ gcuda_buffer_copy_to (GCudaBuffer *self,
 {
   g_return_val_if_fail (GCUDA_IS_BUFFER (self), FALSE);
 
-  if (GCUDA_IS_BUFFER (destination) && destination->size != self->size)
+  if (GCUDA_IS_BUFFER (destination) && destination->size != self->size &&
+      !gcuda_buffer_is_closed (self) && !gcuda_buffer_is_closed (destination))
     return _gcuda_fail (error, GCUDA_ERROR_INVALID_ARGUMENT,
                         "copying a buffer: the source has %" G_GSIZE_FORMAT " bytes, the destination %" G_GSIZE_FORMAT, self->size, destination->size);
   return gcuda_buffer_copy_range (self, 0, destination, 0, self->size, stream, error);

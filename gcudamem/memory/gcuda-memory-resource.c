@@ -18,7 +18,8 @@
  * from the resource, closes one of its buffers, or is [func@reclaim]. It is never called from a finalizer, so what is
  * released when the program exits is not given back.
  *
- * A buffer keeps its resource. The library's own resources may be used from any thread.
+ * A buffer keeps its resource: a resource that keeps its own buffers is a cycle that no garbage collector sees. The
+ * library's own resources may be used from any thread.
  *
  * Since: 0.1
  */

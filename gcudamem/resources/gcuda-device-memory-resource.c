@@ -250,7 +250,10 @@ device_deallocate_gone (GCudaMemoryResource *resource,
                         CUdeviceptr address)
 {
   /* The stream went with its context; pool memory did not, and this needs no stream. */
-  return _gcuda_driver.MemFree (address);
+  CUresult result = _gcuda_driver.MemFree (address);
+
+  /* A dead context is current on this thread. None is on the reclaimer's. */
+  return result == CUDA_ERROR_CONTEXT_IS_DESTROYED ? CUDA_ERROR_NOT_PERMITTED : result;
 }
 
 static const GCudaResourceOperations operations = {

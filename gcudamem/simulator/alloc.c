@@ -53,8 +53,12 @@ SIM_ENTRY (cuMemFree_v2, SIM_UNSAFE, (CUdeviceptr, dptr))
   SimAllocation *allocation;
   SimContext *current;
   guint64 id;
+  CUresult result = sim_current_or_lost (&current);
 
-  if (sim_current_or_lost (&current) == CUDA_SUCCESS && current->lost != CUDA_SUCCESS)
+  /* Without a context this works, with a dead one it does not. */
+  if (result == CUDA_ERROR_CONTEXT_IS_DESTROYED)
+    return result;
+  if (result == CUDA_SUCCESS && current->lost != CUDA_SUCCESS)
     return current->lost;
   if (dptr == 0)
     return CUDA_SUCCESS;

@@ -37,7 +37,8 @@ host_alloc (void **pp, gsize size, unsigned int flags)
   allocation->block = block;
   allocation->context = context;
   allocation->context_id = context->id;
-  allocation->flags = flags | CU_MEMHOSTALLOC_DEVICEMAP;
+  /* Small ones share pages, and the driver then does not tell that one is portable. */
+  allocation->flags = (flags & ~(size < SIM_MIB (1) ? CU_MEMHOSTALLOC_PORTABLE : 0u)) | CU_MEMHOSTALLOC_DEVICEMAP;
   sim_poison (block->base, size, 0xcd);
   *pp = (void *) block->base;
   return CUDA_SUCCESS;

@@ -41,7 +41,7 @@ attribute_of (void *data, int attribute, SimAllocation *allocation, CUdeviceptr 
   guint64 wide = 0, base;
   gsize size;
   guint32 number = 0;
-  guint8 flag = 0;
+  guint32 flag = 0; /* documented as a boolean, written as an int */
 
   switch (attribute)
     {

@@ -132,11 +132,11 @@ _gcuda_stream_box_teardown_enter (GCudaStreamBox *self,
   result = _gcuda_driver.StreamIsCapturing (handle, &status);
   if (result == CUDA_SUCCESS && status == CU_STREAM_CAPTURE_STATUS_NONE)
     return GCUDA_STREAM_READY;
+  /* A lost context refuses every question; what the caller does then, in that context, tells it so. */
+  if (_gcuda_result_is_sticky (result))
+    return GCUDA_STREAM_READY;
   _gcuda_context_scope_leave (scope);
-  if (result == CUDA_SUCCESS || result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT)
-    return GCUDA_STREAM_CAPTURED;
-  /* A lost context refuses every question; what the caller does then tells it so. */
-  return _gcuda_result_is_sticky (result) ? GCUDA_STREAM_READY : GCUDA_STREAM_REFUSED;
+  return result == CUDA_SUCCESS || result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT ? GCUDA_STREAM_CAPTURED : GCUDA_STREAM_REFUSED;
 }
 
 /* Records @event behind all that is in the stream now. */

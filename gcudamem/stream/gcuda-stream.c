@@ -922,6 +922,7 @@ gcuda_stream_wait_stream (GCudaStream *self,
 typedef struct
 {
   GMainContext *context;
+  GCudaStream *stream; /* bindings may tie the call-back to the object whose method took it */
   GCudaStreamFunc func;
   gpointer user_data;
   GDestroyNotify destroy;
@@ -932,7 +933,9 @@ host_function_dispatch (gpointer data)
 {
   HostFunction *self = data;
 
-  self->func (self->user_data);
+  /* A forked child inherits the loop, and what is queued there for the parent. */
+  if (!_gcuda_driver_forked ())
+    self->func (self->user_data);
   return G_SOURCE_REMOVE;
 }
 
@@ -943,6 +946,7 @@ host_function_free (gpointer data)
 
   if (self->destroy != NULL)
     self->destroy (self->user_data);
+  g_object_unref (self->stream);
   g_main_context_unref (self->context);
   g_free (self);
 }
@@ -966,10 +970,10 @@ host_function_reached (void *data)
  *
  * Calls a function when the stream has reached this point. It is called from the main context that is the thread-default
  * one of the calling thread now, only while that runs, and so may use everything, this library included. The stream goes on
- * without waiting for it. Any thread.
+ * without waiting for it; this object lives until it was called. Any thread.
  *
- * On failure neither function is called and @user_data stays the caller's. If the context is lost before the stream gets
- * there, they are never called.
+ * On failure only @destroy is called, before this returns. If the context is lost before the stream gets there, neither is
+ * ever called.
  *
  * Errors: `INVALID_ARGUMENT` without a function; `CLOSED`; `CAPTURING`; `FORKED`; what the driver answers.
  *
@@ -988,34 +992,34 @@ gcuda_stream_launch_host_function (GCudaStream *self,
   GCudaStreamCall call;
   HostFunction *function;
   CUresult result;
+  gboolean success = FALSE;
 
   g_return_val_if_fail (GCUDA_IS_STREAM (self), FALSE);
 
-  if (func == NULL)
-    return _gcuda_fail (error, GCUDA_ERROR_INVALID_ARGUMENT, "%s: no function was given", what);
-  if (!_gcuda_stream_call_begin (&call, self, what, error))
-    return FALSE;
-  if (!_gcuda_stream_call_refuse_capture (&call, what, error))
-    {
-      _gcuda_stream_call_end (&call, CUDA_SUCCESS, what, NULL);
-      return FALSE;
-    }
   function = g_new (HostFunction, 1);
   function->context = g_main_context_ref_thread_default ();
+  function->stream = g_object_ref (self);
   function->func = func;
   function->user_data = user_data;
   function->destroy = destroy;
-  result = _gcuda_driver.LaunchHostFunc (call.handle, host_function_reached, function);
-  if (result != CUDA_SUCCESS)
+  if (func == NULL)
     {
-      function->destroy = NULL;
-      host_function_free (function);
+      _gcuda_fail (error, GCUDA_ERROR_INVALID_ARGUMENT, "%s: no function was given", what);
     }
-  else
+  else if (_gcuda_stream_call_begin (&call, self, what, error))
     {
-      /* It will run: to say that it failed, whatever comes now, would have the caller free the data. */
-      _gcuda_stream_call_end (&call, CUDA_SUCCESS, what, NULL);
-      return TRUE;
+      if (_gcuda_stream_call_refuse_capture (&call, what, error))
+        {
+          result = _gcuda_driver.LaunchHostFunc (call.handle, host_function_reached, function);
+          /* Launched, it is the driver's, whatever comes of the current context. */
+          if (result == CUDA_SUCCESS)
+            function = NULL;
+          success = _gcuda_stream_call_end (&call, result, what, error);
+        }
+      else
+        _gcuda_stream_call_end (&call, CUDA_SUCCESS, what, NULL);
     }
-  return _gcuda_stream_call_end (&call, result, what, error);
+  if (function != NULL)
+    host_function_free (function);
+  return success;
 }

@@ -183,7 +183,9 @@ probe_allocation (void)
   only (C (cuMemFreeAsync, p, s), "cuMemFreeAsync of cuMemAlloc memory");
   only (C (cuMemFree, q), "cuMemFree of cuMemAllocAsync memory");
   only (C (cuMemFree, q), "twice");
-  only (C (cuMemFreeAsync, p, s), "cuMemFreeAsync twice");
+  C (cuMemAllocAsync, &q, 4096, s);
+  C (cuMemFreeAsync, q, s);
+  only (C (cuMemFreeAsync, q, s), "cuMemFreeAsync twice");
 
   memset (&props, 0, sizeof props);
   props.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
@@ -284,7 +286,7 @@ probe_virtual (void)
   r = C (cuMemImportFromShareableHandle, &h2, (void *) (intptr_t) fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
   ok (r, "import in the same process", "another handle %d", h2 != h);
   close (fd);
-  only (C (cuMemImportFromShareableHandle, &h2, (void *) (intptr_t) 999, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR), "import of a bad fd");
+  only (C (cuMemImportFromShareableHandle, &h2, (void *) (intptr_t) -1, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR), "import of a bad fd");
 }
 
 /* ---- another thread's calls during a capture ---- */
@@ -482,7 +484,9 @@ probe_reset (void)
   C (cuCtxGetId, primary, &id);
   only (C (cuDevicePrimaryCtxReset, device), "reset");
   only (C (cuCtxGetId, primary, &again), "id of the old handle");
-  only (C (cuMemFree, p), "free of pool memory");
+  only (C (cuMemFree, p), "free of pool memory, the destroyed context current");
+  C (cuCtxSetCurrent, NULL);
+  only (C (cuMemFree, p), "free of pool memory, no context current");
   r = C (cuDevicePrimaryCtxRetain, &c, device);
   C (cuCtxGetId, c, &again);
   ok (r, "retain again", "same handle %d, other id %d", c == primary, id != again);
