@@ -926,6 +926,8 @@ typedef struct
   GCudaStreamFunc func;
   gpointer user_data;
   GDestroyNotify destroy;
+  gint taken; /* by the call, or by a failure after the launch: a failed call calls nothing */
+  gint refs;  /* the launching call's, and the driver's from the launch to the loop */
 } HostFunction;
 
 static gboolean
@@ -934,7 +936,7 @@ host_function_dispatch (gpointer data)
   HostFunction *self = data;
 
   /* A forked child inherits the loop, and what is queued there for the parent. */
-  if (!_gcuda_driver_forked ())
+  if (!_gcuda_driver_forked () && g_atomic_int_compare_and_exchange (&self->taken, FALSE, TRUE))
     self->func (self->user_data);
   return G_SOURCE_REMOVE;
 }
@@ -944,6 +946,8 @@ host_function_free (gpointer data)
 {
   HostFunction *self = data;
 
+  if (!g_atomic_int_dec_and_test (&self->refs))
+    return;
   if (self->destroy != NULL)
     self->destroy (self->user_data);
   g_object_unref (self->stream);
@@ -972,7 +976,7 @@ host_function_reached (void *data)
  * one of the calling thread now, only while that runs, and so may use everything, this library included. The stream goes on
  * without waiting for it; this object lives until it was called. Any thread.
  *
- * On failure only @destroy is called, before this returns. If the context is lost before the stream gets there, neither is
+ * On failure only @destroy is called. If the context is lost before the stream gets there, neither is
  * ever called.
  *
  * Errors: `INVALID_ARGUMENT` without a function; `CLOSED`; `CAPTURING`; `FORKED`; what the driver answers.
@@ -992,7 +996,7 @@ gcuda_stream_launch_host_function (GCudaStream *self,
   GCudaStreamCall call;
   HostFunction *function;
   CUresult result;
-  gboolean success = FALSE;
+  gboolean success = FALSE, launched = FALSE;
 
   g_return_val_if_fail (GCUDA_IS_STREAM (self), FALSE);
 
@@ -1002,6 +1006,8 @@ gcuda_stream_launch_host_function (GCudaStream *self,
   function->func = func;
   function->user_data = user_data;
   function->destroy = destroy;
+  function->taken = FALSE;
+  function->refs = 1;
   if (func == NULL)
     {
       _gcuda_fail (error, GCUDA_ERROR_INVALID_ARGUMENT, "%s: no function was given", what);
@@ -1010,16 +1016,28 @@ gcuda_stream_launch_host_function (GCudaStream *self,
     {
       if (_gcuda_stream_call_refuse_capture (&call, what, error))
         {
+          g_atomic_int_inc (&function->refs);
           result = _gcuda_driver.LaunchHostFunc (call.handle, host_function_reached, function);
-          /* Launched, it is the driver's, whatever comes of the current context. */
-          if (result == CUDA_SUCCESS)
-            function = NULL;
+          launched = result == CUDA_SUCCESS;
+          if (!launched)
+            g_atomic_int_add (&function->refs, -1);
           success = _gcuda_stream_call_end (&call, result, what, error);
+          /* Launched, but the current context could not be restored: what was launched is to do nothing. */
+          if (!success)
+            g_atomic_int_set (&function->taken, TRUE);
         }
       else
         _gcuda_stream_call_end (&call, CUDA_SUCCESS, what, NULL);
     }
-  if (function != NULL)
-    host_function_free (function);
+  if (!launched)
+    {
+      host_function_free (function);
+    }
+  else if (g_atomic_int_dec_and_test (&function->refs))
+    {
+      /* Another thread's loop was faster than this call; letting the data go is the loop's all the same. */
+      function->refs = 1;
+      _gcuda_post (function->context, host_function_dispatch, function, host_function_free);
+    }
   return success;
 }
