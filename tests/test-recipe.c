@@ -585,9 +585,9 @@ test_own_stream_captured (Bed *bed,
 
       g_assert_cmpuint (gcuda_test_log_count (log, synchronous ? "cuMemFree" : "cuMemFreeAsync", "= SUCCESS", NULL), ==, 0);
     }
+  gcuda_test_log_start ();
   assert_cuda (RAW (cuStreamEndCapture) (gcuda_stream_get_cuda_stream (stream), &graph));
   assert_cuda (RAW (cuGraphDestroy) (graph));
-  gcuda_test_log_start ();
   g_usleep (5000);
   g_assert_true (gcuda_reclaim (NULL, &error));
   if (gcuda_test_is_simulated ())

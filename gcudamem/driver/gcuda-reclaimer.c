@@ -101,11 +101,12 @@ _gcuda_reclaimer_has_work (void)
   return g_atomic_int_get (&outstanding) > 0;
 }
 
-/* What a node queues when it is done, such as a pool after its last stream, is waited for as well. */
+/* What a node queues when it is done, such as a pool after its last stream, is waited for as well: between two passes, the
+ * last of which left nothing to do and nothing new. */
 static gboolean
 is_settled (guint64 target)
 {
-  return g_atomic_int_get (&outstanding) == 0 || (ended >= target && runnable == 0 && incoming == NULL) || _gcuda_driver_exiting ();
+  return g_atomic_int_get (&outstanding) == 0 || (ended >= target && begun == ended && runnable == 0 && incoming == NULL) || _gcuda_driver_exiting ();
 }
 
 gboolean

@@ -252,7 +252,7 @@ int
 main (int argc, char **argv)
 {
   const char *source = g_getenv ("G_TEST_SRCDIR");
-  char *file = g_build_filename (source != NULL ? source : "tests", "conformance", "answers.txt", NULL);
+  g_autofree char *file = g_build_filename (source != NULL ? source : "tests", "conformance", "answers.txt", NULL);
   GError *error = NULL;
 
   library = dlopen (driver_path (), RTLD_NOW | RTLD_GLOBAL);
