@@ -327,7 +327,7 @@ gcuda_context_new_for_handle (guint64 handle,
  * done.
  *
  * Errors: `IN_USE` while a stream, event, buffer, memory resource or recipe lives in it, and then nothing changes;
- * `FORKED`.
+ * `FORKED`; what the driver answers to the release of a primary context, which is closed then all the same.
  *
  * Returns: %TRUE, or %FALSE with @error set
  *

@@ -506,7 +506,7 @@ gcuda_driver_info_is_simulated (GCudaDriverInfo *self)
  *
  * Says which driver this process uses, and loads it if that has not happened. Any thread.
  *
- * Errors: as [func@is_available], but a driver is enough, whether or not it lists devices.
+ * Errors: as [func@is_available].
  *
  * Returns: (transfer full): the driver
  *

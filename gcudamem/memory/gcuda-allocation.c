@@ -148,12 +148,13 @@ _gcuda_allocation_set_stream (GCudaAllocation *self,
 
   if (self->armed && !_gcuda_allocation_reserve (box, self->frees_in_order, error))
     return FALSE;
+  /* Before the swap: after it another thread may replace this one, and end it. */
+  GCUDA_NOTE (RECIPE, "memory at 0x%llx will be freed on stream %p", (unsigned long long) self->address, (void *) box->handle);
   g_bit_lock (&self->lock, LOCK_BIT);
   old = self->stream;
   self->stream = box;
   self->thread = _gcuda_thread_id ();
   g_bit_unlock (&self->lock, LOCK_BIT);
-  GCUDA_NOTE (RECIPE, "memory at 0x%llx is now freed on stream %p", (unsigned long long) self->address, (void *) box->handle);
   _gcuda_stream_box_unuse (old);
   return TRUE;
 }

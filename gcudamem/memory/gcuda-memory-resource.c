@@ -514,8 +514,7 @@ gcuda_memory_resource_allocate_address (GCudaMemoryResource *self,
       _gcuda_fail (error, GCUDA_ERROR_NOT_SUPPORTED, "%s: this resource aligns to %d bytes, not to %" G_GUINT64_FORMAT, what, GCUDA_ALIGNMENT, alignment);
       return 0;
     }
-  /* The hot path does without the look at the context: one that others reset takes its streams with it. */
-  box = _gcuda_stream_hold_unchecked (stream, what, error);
+  box = _gcuda_stream_hold (stream, what, error);
   if (box == NULL)
     return 0;
   if (!check (self, error) || !_gcuda_allocate (self, size, alignment, stream, box, &address, error))
@@ -554,7 +553,6 @@ gcuda_memory_resource_deallocate_address (GCudaMemoryResource *self,
 {
   static const char what[] = "freeing an address";
   GCudaHome *home;
-  GCudaStreamBox *box;
   GCudaStreamCall call;
   CUresult result;
 
@@ -569,8 +567,7 @@ gcuda_memory_resource_deallocate_address (GCudaMemoryResource *self,
     return _gcuda_fail (error, GCUDA_ERROR_WRONG_THREAD, "%s: %s can only be used on the thread that made it", what, G_OBJECT_TYPE_NAME (self));
   if (_gcuda_memory_resource_operations (self) == NULL && GCUDA_MEMORY_RESOURCE_GET_CLASS (self)->deallocate_address == NULL)
     return _gcuda_fail (error, GCUDA_ERROR_RESOURCE_FAILED, "%s implements no deallocate_address", G_OBJECT_TYPE_NAME (self));
-  box = _gcuda_stream_hold_unchecked (stream, what, error);
-  if (box == NULL || !_gcuda_stream_call_begin_with (&call, box, what, error))
+  if (!_gcuda_stream_call_begin (&call, stream, what, error))
     return FALSE;
   result = _gcuda_free_address (self, address, size, alignment, call.box, call.handle, stream);
   if (result != CUDA_SUCCESS)
