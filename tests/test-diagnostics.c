@@ -605,7 +605,7 @@ assert_debug (const char *debug,
   g_assert_cmpint (strstr (out, "CUDA 1") != NULL, ==, driver);
   g_assert_cmpint (strstr (out, "allocated 4096 bytes at 0x") != NULL, ==, alloc);
   g_assert_cmpint (strstr (out, "freed 4096 bytes at 0x") != NULL, ==, alloc);
-  g_assert_cmpint (strstr (out, "is now freed on stream 0x") != NULL, ==, recipe);
+  g_assert_cmpint (strstr (out, "will be freed on stream 0x") != NULL, ==, recipe);
   if (!driver && !alloc && !recipe)
     g_assert_cmpstr (out, ==, "");
 }

@@ -47,12 +47,6 @@ gboolean _gcuda_stream_call_begin (GCudaStreamCall *call,
                                    const char *what,
                                    GError **error);
 
-/* The same for a box whose use is taken over, also on failure. */
-gboolean _gcuda_stream_call_begin_with (GCudaStreamCall *call,
-                                        GCudaStreamBox *box,
-                                        const char *what,
-                                        GError **error);
-
 /* Ends it; the result of the driver call, or of restoring the context if only that failed, becomes the error. */
 gboolean _gcuda_stream_call_end (GCudaStreamCall *call,
                                  CUresult result,

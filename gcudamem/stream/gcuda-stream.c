@@ -246,20 +246,11 @@ _gcuda_stream_call_begin (GCudaStreamCall *call,
                           const char *what,
                           GError **error)
 {
-  GCudaStreamBox *box = _gcuda_stream_hold (stream, what, error);
-
-  return box != NULL && _gcuda_stream_call_begin_with (call, box, what, error);
-}
-
-gboolean
-_gcuda_stream_call_begin_with (GCudaStreamCall *call,
-                               GCudaStreamBox *box,
-                               const char *what,
-                               GError **error)
-{
   CUresult result;
 
-  call->box = box;
+  call->box = _gcuda_stream_hold (stream, what, error);
+  if (call->box == NULL)
+    return FALSE;
   call->handle = call->box->handle;
   call->scope.pushed = FALSE;
   if (!_gcuda_stream_box_is_default (call->box))
