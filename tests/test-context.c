@@ -109,6 +109,8 @@ test_private_with_pending_work (Bed *bed,
   g_assert_no_error (error);
   blocker = blocker_new (stream);
   pattern_fill (buffer, 0x77, stream);
+  g_assert_true (gcuda_stream_wait_stream (bed->stream, stream, &error));
+  g_assert_no_error (error);
   g_object_unref (stream);
   g_object_unref (context);
   blocker_release (blocker);

@@ -113,7 +113,9 @@ doomed (Bed *bed,
   g_assert_true (gcuda_stream_synchronize (bed->stream, &error));
   g_assert_no_error (error);
   *address = gcuda_buffer_get_address (buffer);
-  assert_cuda (RAW (cuMemFree) (*address));
+  assert_cuda (RAW (cuMemFreeAsync) (*address, gcuda_stream_get_cuda_stream (bed->stream)));
+  g_assert_true (gcuda_stream_synchronize (bed->stream, &error));
+  g_assert_no_error (error);
   return buffer;
 }
 

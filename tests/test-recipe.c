@@ -533,6 +533,7 @@ test_per_thread_owner (Bed *bed,
   /* Set by another thread: not this thread's any more. */
   work.buffer = gcuda_memory_resource_allocate (bed->resource, SIZE, target, &error);
   g_assert_no_error (error);
+  g_assert_true (gcuda_stream_synchronize (target, &error));
   in_thread (set_per_thread, &work);
   gcuda_test_log_start ();
   g_clear_object (&work.buffer);
@@ -546,6 +547,7 @@ test_per_thread_owner (Bed *bed,
   /* Set and dropped by the other thread: its own stream. */
   work.buffer = gcuda_memory_resource_allocate (bed->resource, SIZE, target, &error);
   g_assert_no_error (error);
+  g_assert_true (gcuda_stream_synchronize (target, &error));
   work.owner = 2;
   gcuda_test_log_start ();
   in_thread (set_per_thread, &work);

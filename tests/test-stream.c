@@ -227,6 +227,7 @@ test_foreign (Bed *bed,
   while (g_main_context_iteration (NULL, FALSE))
     ;
   g_assert_false (gone);
+  assert_cuda (RAW (cuStreamSynchronize) (raw));
   pattern_fill (buffer, 1, bed->stream);
   g_assert_true (gcuda_stream_synchronize (bed->stream, &error));
   g_object_unref (buffer);

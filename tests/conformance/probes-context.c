@@ -415,7 +415,8 @@ probe_host_func (void)
   C (cuCtxSynchronize, );
   say ("ran %d", g_atomic_int_get (&n_ran));
   probe_block (s);
-  g_usleep (50000);
+  /* It has to run by then, also where work waits for 50 ms of silence. */
+  g_usleep (200000);
   C (cuLaunchHostFunc, t, other_runs, NULL);
   g_usleep (200000);
   say ("another stream's host function runs while one blocks: %d", g_atomic_int_get (&other_ran));

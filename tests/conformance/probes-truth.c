@@ -6,6 +6,7 @@
 
 #include "probe.h"
 
+#include <fcntl.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -286,7 +287,10 @@ probe_virtual (void)
   r = C (cuMemImportFromShareableHandle, &h2, (void *) (intptr_t) fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
   ok (r, "import in the same process", "another handle %d", h2 != h);
   close (fd);
-  only (C (cuMemImportFromShareableHandle, &h2, (void *) (intptr_t) -1, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR), "import of a bad fd");
+  only (C (cuMemImportFromShareableHandle, &h2, (void *) (intptr_t) -1, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR), "import of a closed fd");
+  fd = open ("/dev/null", O_RDONLY);
+  only (C (cuMemImportFromShareableHandle, &h2, (void *) (intptr_t) fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR), "import of another file's fd");
+  close (fd);
 }
 
 /* ---- another thread's calls during a capture ---- */
