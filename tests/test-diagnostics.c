@@ -561,6 +561,8 @@ child_debug (void)
   g_assert_no_error (error);
   buffer = gcuda_memory_resource_allocate (GCUDA_MEMORY_RESOURCE (pool), SIZE, stream, &error);
   g_assert_no_error (error);
+  g_assert_true (gcuda_stream_wait_stream (other, stream, &error));
+  g_assert_no_error (error);
   g_assert_true (gcuda_buffer_set_deallocation_stream (buffer, other, &error));
   g_assert_no_error (error);
   return 0;

@@ -514,6 +514,8 @@ set_per_thread (gpointer data)
   Work *work = data;
   g_autoptr (GError) error = NULL;
 
+  g_assert_true (gcuda_stream_wait_event (work->target, work->done, &error));
+  g_assert_no_error (error);
   g_assert_true (gcuda_buffer_set_deallocation_stream (work->buffer, work->target, &error));
   g_assert_no_error (error);
   if (work->owner == 2)
@@ -530,10 +532,13 @@ test_per_thread_owner (Bed *bed,
   g_autoptr (GCudaStream) target = make_stream (KIND_PER_THREAD, bed->context);
   Work work = { NULL, bed, target, bed->resource };
 
+  work.done = gcuda_event_new (bed->context, GCUDA_EVENT_FLAGS_NONE, &error);
+  g_assert_no_error (error);
+
   /* Set by another thread: not this thread's any more. */
   work.buffer = gcuda_memory_resource_allocate (bed->resource, SIZE, target, &error);
   g_assert_no_error (error);
-  g_assert_true (gcuda_stream_synchronize (target, &error));
+  g_assert_true (gcuda_event_record (work.done, target, &error));
   in_thread (set_per_thread, &work);
   gcuda_test_log_start ();
   g_clear_object (&work.buffer);
@@ -547,7 +552,7 @@ test_per_thread_owner (Bed *bed,
   /* Set and dropped by the other thread: its own stream. */
   work.buffer = gcuda_memory_resource_allocate (bed->resource, SIZE, target, &error);
   g_assert_no_error (error);
-  g_assert_true (gcuda_stream_synchronize (target, &error));
+  g_assert_true (gcuda_event_record (work.done, target, &error));
   work.owner = 2;
   gcuda_test_log_start ();
   in_thread (set_per_thread, &work);
@@ -558,6 +563,7 @@ test_per_thread_owner (Bed *bed,
 
       g_assert_cmpuint (gcuda_test_log_count (log, "cuMemFreeAsync", "per-thread", NULL), ==, 1);
     }
+  g_clear_object (&work.done);
 }
 
 /* The recipe's own stream is being captured when the memory is dropped. */
@@ -634,7 +640,10 @@ test_setters_meet (Bed *bed,
   GThread *threads[2];
 
   for (guint i = 0; i < 2; i++)
-    racers[i].stream = make_stream (KIND_CREATED, bed->context);
+    {
+      racers[i].stream = make_stream (KIND_CREATED, bed->context);
+      g_assert_true (gcuda_stream_wait_stream (racers[i].stream, bed->stream, &error));
+    }
   for (guint i = 0; i < 2; i++)
     threads[i] = g_thread_new ("race", race, &racers[i]);
   for (guint i = 0; i < 2; i++)

@@ -22,9 +22,29 @@ static gboolean driver_simulated;
 /* Exit gate: closed by the exit handler; calls in the background that are under way are counted. */
 static gint gate_closed;
 static gint gate_users;
+static _Thread_local gint own_uses; /* the calling thread's part of them */
+
+/* Forks under way. A child must not inherit a driver that this library was in the middle of using. */
+static gint forks;
 
 static void
-forked_child (void)
+before_fork (void)
+{
+  gint64 deadline = g_get_monotonic_time () + G_TIME_SPAN_SECOND;
+
+  g_atomic_int_inc (&forks);
+  while (g_atomic_int_get (&gate_users) > own_uses && g_get_monotonic_time () < deadline)
+    g_usleep (20);
+}
+
+static void
+after_fork_in_parent (void)
+{
+  g_atomic_int_add (&forks, -1);
+}
+
+static void
+after_fork_in_child (void)
 {
   g_atomic_int_set (&_gcuda_driver_child, 1);
 }
@@ -61,15 +81,19 @@ _gcuda_driver_exiting (void)
 gboolean
 _gcuda_teardown_enter (GCudaTeardown *teardown)
 {
-  if (_gcuda_driver_forked () || g_atomic_int_get (&gate_closed))
-    return FALSE;
-  g_atomic_int_inc (&gate_users);
-  /* Again: the gate may have closed before we were counted. */
-  if (g_atomic_int_get (&gate_closed))
+  for (;;)
     {
+      if (_gcuda_driver_forked () || g_atomic_int_get (&gate_closed))
+        return FALSE;
+      g_atomic_int_inc (&gate_users);
+      /* Again: the gate may have closed, or a fork begun, before we were counted. */
+      if (!g_atomic_int_get (&gate_closed) && (g_atomic_int_get (&forks) == 0 || own_uses > 0))
+        break;
       g_atomic_int_add (&gate_users, -1);
-      return FALSE;
+      if (!g_atomic_int_get (&gate_closed))
+        g_usleep (20);
     }
+  own_uses++;
   teardown->mode = CU_STREAM_CAPTURE_MODE_RELAXED;
   /* Not permitted on the driver's own threads, where most other calls are not either; those fail by themselves. */
   teardown->permitted = _gcuda_driver.ThreadExchangeStreamCaptureMode (&teardown->mode) == CUDA_SUCCESS;
@@ -82,6 +106,7 @@ _gcuda_teardown_leave (GCudaTeardown *teardown)
   /* Once more if it fails: the thread would stay in a mode that nobody asked for. */
   if (teardown->permitted && _gcuda_driver.ThreadExchangeStreamCaptureMode (&teardown->mode) != CUDA_SUCCESS)
     _gcuda_driver.ThreadExchangeStreamCaptureMode (&teardown->mode);
+  own_uses--;
   g_atomic_int_add (&gate_users, -1);
 }
 
@@ -296,7 +321,7 @@ load (GError **error)
   if (!guarded)
     {
       guarded = TRUE;
-      pthread_atfork (NULL, NULL, forked_child);
+      pthread_atfork (before_fork, after_fork_in_parent, after_fork_in_child);
       atexit (exiting);
     }
 

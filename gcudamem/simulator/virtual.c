@@ -415,10 +415,8 @@ SIM_ENTRY (cuMemImportFromShareableHandle, 0, (CUmemGenericAllocationHandle *, h
     return CUDA_ERROR_INVALID_VALUE;
   fd = (int) (gintptr) osHandle;
   g_snprintf (path, sizeof path, "/proc/self/fd/%d", fd);
-  if (fd < 0 || readlink (path, name, sizeof name - 1) < 0)
+  if (fd < 0 || readlink (path, name, sizeof name - 1) < 0 || sscanf (name, "/memfd:gcudasim-shared:%d", &index) != 1 || fstat (fd, &info) != 0)
     return CUDA_ERROR_UNKNOWN;
-  if (sscanf (name, "/memfd:gcudasim-shared:%d", &index) != 1 || fstat (fd, &info) != 0)
-    return CUDA_ERROR_INVALID_VALUE;
   memset (&prop, 0, sizeof prop);
   prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
   prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
