@@ -338,6 +338,7 @@ gcuda_context_close (GCudaContext *self,
                      GError **error)
 {
   CUresult result = CUDA_SUCCESS;
+  int number;
 
   g_return_val_if_fail (GCUDA_IS_CONTEXT (self), FALSE);
 
@@ -345,20 +346,20 @@ gcuda_context_close (GCudaContext *self,
     return TRUE;
   if (!_gcuda_driver_check (error))
     return FALSE;
-  if (self->box->kind == GCUDA_CONTEXT_PRIMARY)
-    {
-      /* Whatever was released and only waits to be freed is no use of the context. */
-      _gcuda_reclaimer_settle (g_get_monotonic_time () + G_TIME_SPAN_SECOND, NULL);
-    }
+  /* Whatever was released and only waits to be freed is no use of the context. */
+  if (g_atomic_int_get (&self->box->uses) > 1)
+    _gcuda_reclaimer_settle (g_get_monotonic_time () + G_TIME_SPAN_SECOND, NULL);
   if (!_gcuda_context_box_end (self->box, 1))
     {
-      if (g_atomic_int_get (&self->closed))
+      /* Ended by another thread, just now. */
+      if (g_atomic_int_get (&self->box->uses) <= 0)
         return TRUE;
       return _gcuda_fail (error, GCUDA_ERROR_IN_USE,
                           "closing a context of device %d: %d streams, events, memory resources or allocations are still in it",
                           (int) self->box->device, g_atomic_int_get (&self->box->uses) - 1);
     }
   g_atomic_int_set (&self->closed, TRUE);
+  number = (int) self->box->device;
   if (self->box->kind == GCUDA_CONTEXT_PRIMARY)
     {
       _gcuda_device_forget_primary (self->device, self);
@@ -370,11 +371,14 @@ gcuda_context_close (GCudaContext *self,
         }
       result = _gcuda_driver.DevicePrimaryCtxRelease (self->box->device);
     }
+  /* A handler may drop what the caller holds. */
+  g_object_ref (self);
   g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_CLOSED]);
   g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_HANDLE]);
+  g_object_unref (self);
   /* Closed it is; the answer of the release is of interest all the same. */
   if (result != CUDA_SUCCESS && result != CUDA_ERROR_DEINITIALIZED)
-    return _gcuda_fail_driver (error, result, "releasing the primary context of device %d", (int) self->box->device);
+    return _gcuda_fail_driver (error, result, "releasing the primary context of device %d", number);
   return TRUE;
 }
 

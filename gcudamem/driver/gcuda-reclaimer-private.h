@@ -28,12 +28,21 @@ struct _GCudaReclaimNode
 {
   GCudaReclaimNode *next;
   GCudaReclaimFunc attempt;
+  guint64 number;
 };
 
 void _gcuda_reclaimer_push (GCudaReclaimNode *node,
                             GCudaReclaimFunc attempt);
 
-/* Waits until each node that is queued now is done or blocked. FALSE: the time was over, or @cancellable. */
+/* The number of what is released now, for what is queued inside a node; and what is queued next counts as old as that. */
+guint64 _gcuda_reclaimer_number (void);
+void _gcuda_reclaimer_inherit (guint64 number);
+
+/* Whether this is the reclaimer's own thread. */
+gboolean _gcuda_reclaimer_is_here (void);
+
+/* Waits until each node that is queued now is done or blocked. FALSE: the time was over, @cancellable, or this is the
+ * reclaimer's thread. */
 gboolean _gcuda_reclaimer_settle (gint64 deadline,
                                   GCancellable *cancellable);
 

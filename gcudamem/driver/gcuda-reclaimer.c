@@ -3,34 +3,91 @@
 
 #define BACKOFF_MINIMUM 50   /* microseconds between two passes */
 #define BACKOFF_MAXIMUM 2000
+#define HOME_INTERVAL 20    /* milliseconds until a loop on a wrong thread is tried again */
 
 static GMutex lock;
-static GCond wake;     /* something was pushed */
-static GCond settled;  /* a pass ended */
-static GCudaReclaimNode *incoming; /* newest first */
-static guint64 begun, ended;       /* passes */
-static guint runnable;             /* nodes that answered AGAIN in the last pass that ended */
-static gint outstanding;           /* nodes that are not done */
+static GCond wake;    /* something was pushed, or is waited for */
+static GCond settled; /* a pass ended */
 static GThread *thread;
+static gint outstanding; /* nodes that are not done */
+
+/* Under the lock. Each node has a number, in the order in which things were released. */
+static GCudaReclaimNode *incoming; /* newest first */
+static guint64 pushed;             /* the last number given */
+static guint64 oldest_incoming = G_MAXUINT64;
+static guint64 oldest_running = G_MAXUINT64; /* of those that the pass that runs took from there */
+static guint64 oldest_waiting = G_MAXUINT64; /* of those that answered AGAIN */
+static guint64 begun, ended;                 /* passes over everything */
+static gboolean wanted;                      /* one that does not wait for its time */
+
+/* What a node queues as it is done, such as a pool after its last stream, is as old as that node. */
+static _Thread_local guint64 inherited;
+
+guint64
+_gcuda_reclaimer_number (void)
+{
+  return inherited != 0 ? inherited : __atomic_add_fetch (&pushed, 1, __ATOMIC_RELAXED);
+}
+
+void
+_gcuda_reclaimer_inherit (guint64 number)
+{
+  inherited = number;
+}
+
+gboolean
+_gcuda_reclaimer_is_here (void)
+{
+  return g_atomic_pointer_get (&thread) == g_thread_self ();
+}
+
+/* Tries each node of a list once; gives the end of what is left, and the oldest that waits for the GPU. */
+static GCudaReclaimNode **
+attempt_all (GCudaReclaimNode **link,
+             guint64 *oldest)
+{
+  GCudaReclaimNode *node, *next;
+
+  while ((node = *link) != NULL)
+    {
+      GCudaReclaimResult result;
+
+      next = node->next;
+      inherited = node->number;
+      result = node->attempt (node);
+      inherited = 0;
+      if (result == GCUDA_RECLAIM_DONE)
+        {
+          *link = next;
+          g_atomic_int_add (&outstanding, -1);
+          continue;
+        }
+      if (result == GCUDA_RECLAIM_AGAIN)
+        *oldest = MIN (*oldest, node->number);
+      link = &node->next;
+    }
+  return link;
+}
 
 static gpointer
 reclaimer_main (gpointer data)
 {
-  GCudaReclaimNode *active = NULL, **link;
-  gint64 backoff = BACKOFF_MINIMUM;
+  GCudaReclaimNode *active = NULL, **end;
+  guint64 oldest_active = G_MAXUINT64;
+  gint64 backoff = BACKOFF_MINIMUM, due = 0;
 
   for (;;)
     {
       GCudaReclaimNode *fresh = NULL, *node, *next;
       GCudaTeardown teardown;
-      guint again = 0;
+      guint64 oldest_fresh = G_MAXUINT64;
+      gboolean whole;
 
       g_mutex_lock (&lock);
       while (incoming == NULL && active == NULL)
         g_cond_wait (&wake, &lock);
-      if (incoming == NULL)
-        g_cond_wait_until (&wake, &lock, g_get_monotonic_time () + backoff);
-      backoff = incoming != NULL ? BACKOFF_MINIMUM : MIN (backoff * 2, BACKOFF_MAXIMUM);
+      while (incoming == NULL && !wanted && g_get_monotonic_time () < due)
+        g_cond_wait_until (&wake, &lock, due);
       for (node = incoming; node != NULL; node = next) /* oldest first */
         {
           next = node->next;
@@ -38,43 +95,53 @@ reclaimer_main (gpointer data)
           fresh = node;
         }
       incoming = NULL;
-      begun++;
+      oldest_running = oldest_incoming;
+      oldest_incoming = G_MAXUINT64;
+      /* What is new is tried at once; all the rest in its time, however fast new things come. */
+      whole = wanted || active == NULL || g_get_monotonic_time () >= due;
+      wanted = FALSE;
+      if (whole)
+        begun++;
       g_mutex_unlock (&lock);
-
-      for (link = &active; *link != NULL; link = &(*link)->next)
-        ;
-      *link = fresh;
 
       if (!_gcuda_teardown_enter (&teardown))
         return NULL; /* exiting: the driver frees everything */
-
-      for (link = &active; (node = *link) != NULL;)
+      if (whole)
         {
-          next = node->next;
-          switch (node->attempt (node))
-            {
-            case GCUDA_RECLAIM_DONE:
-              *link = next;
-              g_atomic_int_add (&outstanding, -1);
-              break;
-            case GCUDA_RECLAIM_AGAIN:
-              again++;
-              link = &node->next;
-              break;
-            case GCUDA_RECLAIM_BLOCKED:
-            default:
-              link = &node->next;
-              break;
-            }
+          oldest_active = G_MAXUINT64;
+          end = attempt_all (&active, &oldest_active);
+          backoff = fresh != NULL ? BACKOFF_MINIMUM : MIN (backoff * 2, BACKOFF_MAXIMUM);
         }
+      attempt_all (&fresh, &oldest_fresh);
       _gcuda_teardown_leave (&teardown);
+      oldest_active = MIN (oldest_active, oldest_fresh);
+      /* In front: the order among nodes means nothing, and the list may be long. */
+      if (fresh != NULL)
+        {
+          for (end = &fresh; *end != NULL; end = &(*end)->next)
+            ;
+          *end = active;
+          active = fresh;
+        }
+      if (whole)
+        due = g_get_monotonic_time () + backoff;
 
       g_mutex_lock (&lock);
-      ended++;
-      runnable = again;
+      oldest_running = G_MAXUINT64;
+      oldest_waiting = oldest_active;
+      if (whole)
+        ended++;
       g_cond_broadcast (&settled);
       g_mutex_unlock (&lock);
     }
+}
+
+/* Under the lock. */
+static void
+ensure_thread (void)
+{
+  if (thread == NULL)
+    g_atomic_pointer_set (&thread, g_thread_try_new ("gcuda-reclaimer", reclaimer_main, NULL, NULL));
 }
 
 void
@@ -84,13 +151,14 @@ _gcuda_reclaimer_push (GCudaReclaimNode *node,
   if (_gcuda_driver_forked ())
     return;
   node->attempt = attempt;
+  node->number = _gcuda_reclaimer_number ();
   g_atomic_int_inc (&outstanding);
   g_mutex_lock (&lock);
   node->next = incoming;
   incoming = node;
+  oldest_incoming = MIN (oldest_incoming, node->number);
   /* A machine that can't start a thread now may be able to at the next push; the nodes wait. */
-  if (thread == NULL)
-    thread = g_thread_try_new ("gcuda-reclaimer", reclaimer_main, NULL, NULL);
+  ensure_thread ();
   g_cond_signal (&wake);
   g_mutex_unlock (&lock);
 }
@@ -101,39 +169,45 @@ _gcuda_reclaimer_has_work (void)
   return g_atomic_int_get (&outstanding) > 0;
 }
 
-/* What a node queues when it is done, such as a pool after its last stream, is waited for as well: between two passes, the
- * last of which left nothing to do and nothing new. */
+/* Whether all up to @number is done or blocked, as a pass saw that began after @pass. Later things do not count. */
 static gboolean
-is_settled (guint64 target)
+is_settled (guint64 number,
+            guint64 pass)
 {
-  return g_atomic_int_get (&outstanding) == 0 || (ended >= target && begun == ended && runnable == 0 && incoming == NULL) || _gcuda_driver_exiting ();
+  if (g_atomic_int_get (&outstanding) == 0 || _gcuda_driver_exiting ())
+    return TRUE;
+  return ended > pass && MIN (oldest_waiting, MIN (oldest_running, oldest_incoming)) > number;
 }
 
 gboolean
 _gcuda_reclaimer_settle (gint64 deadline,
                          GCancellable *cancellable)
 {
-  guint64 target;
+  guint64 number, pass;
   gboolean done;
 
+  /* It can't wait for itself. */
+  if (_gcuda_reclaimer_is_here ())
+    return FALSE;
   g_mutex_lock (&lock);
-  /* A pass that begins from now on sees all that is queued, and what changed for those that were blocked. */
-  target = begun + 1;
-  if (thread == NULL && incoming != NULL)
-    thread = g_thread_try_new ("gcuda-reclaimer", reclaimer_main, NULL, NULL);
-  if (thread != NULL && thread != g_thread_self ())
+  number = __atomic_load_n (&pushed, __ATOMIC_RELAXED);
+  pass = begun;
+  if (incoming != NULL)
+    ensure_thread ();
+  while (!is_settled (number, pass) && thread != NULL && !g_cancellable_is_cancelled (cancellable) &&
+         (deadline < 0 || g_get_monotonic_time () < deadline))
     {
-      g_cond_signal (&wake);
-      while (!is_settled (target) && !g_cancellable_is_cancelled (cancellable) &&
-             (deadline < 0 || g_get_monotonic_time () < deadline))
-        {
-          /* A cancellable is looked at now and then: its signal would need a lock order with its own. */
-          gint64 until = g_get_monotonic_time () + 10 * G_TIME_SPAN_MILLISECOND;
+      /* A cancellable is looked at now and then: its signal would need a lock order with its own. */
+      gint64 until = g_get_monotonic_time () + 10 * G_TIME_SPAN_MILLISECOND;
 
-          g_cond_wait_until (&settled, &lock, deadline < 0 ? until : MIN (until, deadline));
+      if (ended <= pass && begun == ended)
+        {
+          wanted = TRUE;
+          g_cond_signal (&wake);
         }
+      g_cond_wait_until (&settled, &lock, deadline < 0 ? until : MIN (until, deadline));
     }
-  done = is_settled (target);
+  done = is_settled (number, pass);
   g_mutex_unlock (&lock);
   return done;
 }
@@ -142,34 +216,31 @@ _gcuda_reclaimer_settle (gint64 deadline,
 
 struct _GCudaHome
 {
+  gint refs; /* dropped under homes_lock */
   GMainContext *context;
   guint64 thread;
   GMutex lock;
   GCudaReclaimNode *queue, *last;
+  GSource *source;   /* in the context, while something is queued */
+  gboolean draining; /* that thread only: what a vfunc releases is given back by the drain that called it */
 };
 
 /* The homes of all threads that have one, so that gcuda_reclaim () can run what belongs to its caller. */
 static GMutex homes_lock;
 static GPtrArray *homes;
 
-static void
-home_clear (gpointer data)
-{
-  GCudaHome *self = data;
-
-  g_main_context_unref (self->context);
-  g_mutex_clear (&self->lock);
-}
-
 GCudaHome *
 _gcuda_home_new (void)
 {
-  GCudaHome *self = g_atomic_rc_box_new0 (GCudaHome);
+  GCudaHome *self = g_new0 (GCudaHome, 1);
 
+  self->refs = 1;
   self->context = g_main_context_ref_thread_default ();
   self->thread = _gcuda_thread_id ();
   g_mutex_init (&self->lock);
-
+  /* In a forked child the lock may be anybody's, and nothing is ever queued. */
+  if (_gcuda_driver_forked ())
+    return self;
   g_mutex_lock (&homes_lock);
   if (homes == NULL)
     homes = g_ptr_array_new ();
@@ -181,26 +252,29 @@ _gcuda_home_new (void)
 GCudaHome *
 _gcuda_home_ref (GCudaHome *self)
 {
-  return g_atomic_rc_box_acquire (self);
-}
-
-static void
-home_forget (gpointer data)
-{
-  /* Under homes_lock: see _gcuda_home_unref (). */
-  g_ptr_array_remove_fast (homes, data);
-  home_clear (data);
+  g_atomic_int_inc (&self->refs);
+  return self;
 }
 
 void
 _gcuda_home_unref (GCudaHome *self)
 {
+  gboolean last;
+
   if (_gcuda_driver_forked ())
     return;
-  /* The lock makes the last unref and a look at the list exclude each other. Nothing is called back under it. */
+  /* The lock makes the last unref and a look at the list exclude each other. */
   g_mutex_lock (&homes_lock);
-  g_atomic_rc_box_release_full (self, home_forget);
+  last = g_atomic_int_dec_and_test (&self->refs);
+  if (last)
+    g_ptr_array_remove_fast (homes, self);
   g_mutex_unlock (&homes_lock);
+  if (!last)
+    return;
+  /* Not under it: a context that goes takes its sources with it, and their data may be anything. */
+  g_main_context_unref (self->context);
+  g_mutex_clear (&self->lock);
+  g_free (self);
 }
 
 gboolean
@@ -212,11 +286,13 @@ _gcuda_home_is_here (GCudaHome *self)
 gboolean
 _gcuda_home_drain (GCudaHome *self)
 {
+  GSource *source = NULL;
   gboolean any = FALSE;
 
   /* A forked child inherits the queue, and the loop with it: it is the parent's to run. */
-  if (_gcuda_driver_forked () || !_gcuda_home_is_here (self))
+  if (_gcuda_driver_forked () || !_gcuda_home_is_here (self) || self->draining)
     return FALSE;
+  self->draining = TRUE;
   for (;;)
     {
       GCudaReclaimNode *node;
@@ -227,12 +303,22 @@ _gcuda_home_drain (GCudaHome *self)
         self->queue = node->next;
       if (self->queue == NULL)
         self->last = NULL;
+      if (node == NULL)
+        source = g_steal_pointer (&self->source);
       g_mutex_unlock (&self->lock);
       if (node == NULL)
-        return any;
+        break;
       node->attempt (node);
       any = TRUE;
     }
+  self->draining = FALSE;
+  /* A loop that never runs would keep the source, and that this home and its context. */
+  if (source != NULL)
+    {
+      g_source_destroy (source);
+      g_source_unref (source);
+    }
+  return any;
 }
 
 void
@@ -261,8 +347,11 @@ _gcuda_homes_report_left (void)
 static gboolean
 home_dispatch (gpointer data)
 {
-  _gcuda_home_drain (data);
-  return G_SOURCE_REMOVE;
+  GCudaHome *self = data;
+
+  _gcuda_home_drain (self);
+  /* Another thread may run the loop now: the queue waits for its own, and this looks again in a while. */
+  return !_gcuda_driver_forked () && !_gcuda_home_is_here (self) ? G_SOURCE_CONTINUE : G_SOURCE_REMOVE;
 }
 
 void
@@ -270,20 +359,31 @@ _gcuda_home_push (GCudaHome *self,
                   GCudaReclaimNode *node,
                   GCudaReclaimFunc attempt)
 {
-  gboolean first;
+  GSource *source = NULL;
 
   node->attempt = attempt;
   node->next = NULL;
   g_mutex_lock (&self->lock);
-  first = self->queue == NULL;
-  if (first)
+  if (self->queue == NULL)
     self->queue = node;
   else
     self->last->next = node;
   self->last = node;
+  if (self->source == NULL)
+    {
+      source = g_timeout_source_new (HOME_INTERVAL);
+      g_source_set_ready_time (source, 0);
+      g_source_set_priority (source, G_PRIORITY_DEFAULT);
+      g_source_set_static_name (source, "[gcudamem] memory resource");
+      g_source_set_callback (source, home_dispatch, _gcuda_home_ref (self), (GDestroyNotify) _gcuda_home_unref);
+      self->source = g_source_ref (source);
+    }
   g_mutex_unlock (&self->lock);
-  if (first)
-    _gcuda_post (self->context, home_dispatch, _gcuda_home_ref (self), (GDestroyNotify) _gcuda_home_unref);
+  if (source != NULL)
+    {
+      g_source_attach (source, self->context);
+      g_source_unref (source);
+    }
 }
 
 static gboolean
@@ -317,7 +417,10 @@ drain_homes_here (void)
  *
  * Any thread but one of the driver's own. Programs need this in tests, and before they measure free memory.
  *
- * Errors: `FORKED`; `G_IO_ERROR_CANCELLED`, where what was waited for goes on.
+ * What is released after this was called is not waited for.
+ *
+ * Errors: `FORKED`; `NOT_PERMITTED` in a function that the library calls while it frees; `G_IO_ERROR_CANCELLED`, where what
+ * was waited for goes on.
  *
  * Returns: %TRUE, or %FALSE with @error set
  *
@@ -329,15 +432,17 @@ gcuda_reclaim (GCancellable *cancellable,
 {
   if (!_gcuda_driver_check (error))
     return FALSE;
-  for (;;)
+  if (_gcuda_reclaimer_is_here ())
+    return _gcuda_fail (error, GCUDA_ERROR_NOT_PERMITTED, "gcuda_reclaim: called from something that it would have to wait for");
+  do
     {
       if (g_cancellable_set_error_if_cancelled (cancellable, error))
         return FALSE;
       drain_homes_here ();
-      if (!_gcuda_reclaimer_settle (-1, cancellable) && cancellable != NULL)
-        continue;
+      if (!_gcuda_reclaimer_settle (-1, cancellable) && g_cancellable_set_error_if_cancelled (cancellable, error))
+        return FALSE;
       /* What passed in the meantime may have come home, and what is released there may be queued anew. */
-      if (!drain_homes_here ())
-        return TRUE;
     }
+  while (drain_homes_here ());
+  return TRUE;
 }

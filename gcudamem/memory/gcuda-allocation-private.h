@@ -58,7 +58,7 @@ gboolean _gcuda_allocate (GCudaMemoryResource *resource,
                           CUdeviceptr *address,
                           GError **error);
 
-/* The one place that gives an address back to its resource. @stream may be NULL: then one is made where it is needed. */
+/* The one place that gives an address back to its resource: the library's own are told the handle, a program's @stream. */
 CUresult _gcuda_free_address (GCudaMemoryResource *resource,
                               CUdeviceptr address,
                               gsize size,

@@ -177,12 +177,9 @@ _gcuda_free_address (GCudaMemoryResource *resource,
                      GCudaStream *stream)
 {
   const GCudaResourceOperations *operations = _gcuda_memory_resource_operations (resource);
-  g_autoptr (GCudaStream) made = NULL;
 
   if (operations != NULL)
     return operations->deallocate (resource, box, address, handle);
-  if (stream == NULL)
-    stream = made = _gcuda_stream_new_for_box (box);
   GCUDA_MEMORY_RESOURCE_GET_CLASS (resource)->deallocate_address (resource, address, size, alignment, stream);
   return CUDA_SUCCESS;
 }
@@ -232,6 +229,9 @@ free_now (GCudaAllocation *self)
       case GCUDA_STREAM_READY:
         break;
       case GCUDA_STREAM_GONE:
+        /* Without a stream it may wait for the device: only the reclaimer does that. */
+        if (!_gcuda_reclaimer_is_here ())
+          return GCUDA_RECLAIM_AGAIN;
         result = operations->deallocate_gone (self->resource, self->address);
         if (result == CUDA_ERROR_NOT_PERMITTED)
           return GCUDA_RECLAIM_AGAIN;
@@ -282,14 +282,83 @@ free_later (GCudaReclaimNode *node)
   return answer;
 }
 
+static GCudaReclaimResult free_by_program (GCudaReclaimNode *node);
+
+/* On the reclaimer's thread: what a capture, or a thread of the driver's, had put off. */
+static GCudaReclaimResult
+hand_to_program (GCudaReclaimNode *node)
+{
+  GCudaAllocation *self = (GCudaAllocation *) node;
+  GCudaHome *home = _gcuda_memory_resource_get_home (self->resource);
+  GCudaContextScope scope;
+
+  switch (_gcuda_stream_box_teardown_enter (self->stream, _gcuda_stream_box_handle_for (self->stream, self->thread), TRUE, &scope))
+    {
+    case GCUDA_STREAM_CAPTURED:
+      return GCUDA_RECLAIM_BLOCKED;
+    case GCUDA_STREAM_REFUSED:
+      return GCUDA_RECLAIM_AGAIN;
+    case GCUDA_STREAM_READY:
+    case GCUDA_STREAM_GONE:
+    default:
+      break;
+    }
+  _gcuda_context_scope_leave (&scope);
+  if (home == NULL)
+    return free_by_program (node);
+  _gcuda_home_push (home, node, free_by_program);
+  return GCUDA_RECLAIM_DONE;
+}
+
+/* The stream that a program's resource is told: on another thread than a per-thread default stream's, the legacy one, and for
+ * a context that is gone the legacy one of the context that the device has now. */
+static GCudaStream *
+stream_for_program (GCudaAllocation *self,
+                    gboolean gone)
+{
+  g_autoptr (GCudaContext) context = NULL;
+  GCudaDevice *device;
+
+  if (!gone && _gcuda_stream_box_handle_for (self->stream, self->thread) == self->stream->handle)
+    return _gcuda_stream_new_for_box (self->stream);
+  device = _gcuda_device_peek (self->stream->context->device, NULL);
+  if (device == NULL)
+    return NULL;
+  if (gone)
+    context = gcuda_device_get_primary_context (device, NULL);
+  else if (_gcuda_context_box_use (self->stream->context))
+    context = _gcuda_context_new_for_box (self->stream->context, device);
+  return context != NULL ? gcuda_stream_new_legacy_default (context, NULL) : NULL;
+}
+
 /* A program's own resource, on the thread that it is bound to or on any. */
 static GCudaReclaimResult
 free_by_program (GCudaReclaimNode *node)
 {
   GCudaAllocation *self = (GCudaAllocation *) node;
+  g_autoptr (GCudaStream) stream = NULL;
+  GCudaContextScope scope;
+  GCudaStreamState state;
+  GCudaTeardown teardown;
 
-  _gcuda_free_address (self->resource, self->address, self->size, GCUDA_ALIGNMENT, self->stream, NULL, NULL);
-  finish (self);
+  if (!_gcuda_teardown_enter (&teardown))
+    return GCUDA_RECLAIM_DONE; /* exiting */
+  state = _gcuda_stream_box_teardown_enter (self->stream, _gcuda_stream_box_handle_for (self->stream, self->thread), TRUE, &scope);
+  if (state == GCUDA_STREAM_CAPTURED || state == GCUDA_STREAM_REFUSED)
+    {
+      _gcuda_reclaimer_push (node, hand_to_program);
+    }
+  else
+    {
+      _gcuda_context_scope_leave (&scope);
+      stream = stream_for_program (self, state == GCUDA_STREAM_GONE);
+      if (stream != NULL)
+        _gcuda_free_address (self->resource, self->address, self->size, GCUDA_ALIGNMENT, self->stream, NULL, stream);
+      else
+        report (self, "deallocate_address", CUDA_ERROR_CONTEXT_IS_DESTROYED);
+      finish (self);
+    }
+  _gcuda_teardown_leave (&teardown);
   return GCUDA_RECLAIM_DONE;
 }
 
@@ -312,6 +381,15 @@ stream_passed (GCudaStreamWaiter *waiter)
     return free_by_program (&waiter->node);
   _gcuda_home_push (home, &waiter->node, free_by_program);
   return GCUDA_RECLAIM_DONE;
+}
+
+/* A host function or a destructor of the driver's: a program's own code must not run there. */
+static gboolean
+is_driver_thread (void)
+{
+  CUcontext current;
+
+  return _gcuda_driver.CtxGetCurrent (&current) == CUDA_ERROR_NOT_PERMITTED;
 }
 
 /* After the last holder. */
@@ -346,6 +424,8 @@ release (GCudaAllocation *self)
       home = _gcuda_memory_resource_get_home (self->resource);
       if (home != NULL)
         _gcuda_home_push (home, &self->waiter.node, free_by_program);
+      else if (is_driver_thread ())
+        _gcuda_reclaimer_push (&self->waiter.node, hand_to_program);
       else
         free_by_program (&self->waiter.node);
     }
@@ -395,9 +475,6 @@ allocate_by_program (GCudaMemoryResource *resource,
   if (klass->allocate_address == NULL || klass->deallocate_address == NULL)
     return _gcuda_fail (error, GCUDA_ERROR_RESOURCE_FAILED, "%s implements no %s", G_OBJECT_TYPE_NAME (resource),
                         klass->allocate_address == NULL ? "allocate_address" : "deallocate_address");
-  if (home != NULL && !_gcuda_home_is_here (home))
-    return _gcuda_fail (error, GCUDA_ERROR_WRONG_THREAD,
-                        "%s can only be used on the thread that made it: its class did not say that it is thread-safe", G_OBJECT_TYPE_NAME (resource));
   if (home != NULL)
     _gcuda_home_drain (home);
   *address = klass->allocate_address (resource, size, alignment, stream, &local);

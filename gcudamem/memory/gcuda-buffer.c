@@ -391,6 +391,7 @@ gcuda_buffer_close (GCudaBuffer *self,
   GCudaAllocation *allocation;
   GCudaMemoryResource *resource;
   GCudaHome *home = NULL;
+  gboolean ended;
 
   g_return_val_if_fail (GCUDA_IS_BUFFER (self), FALSE);
 
@@ -405,16 +406,20 @@ gcuda_buffer_close (GCudaBuffer *self,
   resource = _gcuda_allocation_get_resource (allocation);
   if (resource != NULL && _gcuda_memory_resource_get_home (resource) != NULL)
     home = _gcuda_home_ref (_gcuda_memory_resource_get_home (resource));
-  if (end (self))
-    {
-      g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_CLOSED]);
-      g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_ADDRESS]);
-    }
+  ended = end (self);
   _gcuda_allocation_unhold (allocation);
   if (home != NULL)
     {
       _gcuda_home_drain (home);
       _gcuda_home_unref (home);
+    }
+  if (ended)
+    {
+      /* A handler may drop what the caller holds. */
+      g_object_ref (self);
+      g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_CLOSED]);
+      g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_ADDRESS]);
+      g_object_unref (self);
     }
   return TRUE;
 }
@@ -817,15 +822,18 @@ copy_sides_hold (CopySides *sides,
   return sides->destination != NULL;
 }
 
+/* Where all is on one device, the stream's too, the driver needs no contexts to be named. */
 static gboolean
 copy_sides_hold_contexts (CopySides *sides,
+                          GCudaStream *stream,
                           const char *what,
                           GError **error)
 {
   GCudaDevice *from = _gcuda_allocation_get_device (sides->source);
   GCudaDevice *to = _gcuda_allocation_get_device (sides->destination);
 
-  if (from == NULL || to == NULL || from == to)
+  if (from == NULL || to == NULL ||
+      (from == to && (!GCUDA_IS_STREAM (stream) || gcuda_stream_get_device (stream) == from)))
     return TRUE;
   sides->source_context = hold_primary (from, what, error);
   if (sides->source_context == NULL)
@@ -848,6 +856,8 @@ copy_linear (const CopySides *sides,
   return _gcuda_driver.MemcpyDtoDAsync (to, from, size, handle);
 }
 
+#define MAX_INTERLEAVED_ROWS (1 << 20)
+
 /* Whether two sets of rows have a byte in common. Rows of a set do not overlap: a pitch is no smaller than a row. */
 static gboolean
 rows_overlap (guint64 a,
@@ -863,6 +873,16 @@ rows_overlap (guint64 a,
     return FALSE;
   if (a + a_pitch * (rows - 1) + row_size <= b || b + b_pitch * (rows - 1) + row_size <= a)
     return FALSE;
+  if (a_pitch == b_pitch)
+    {
+      guint64 distance = a > b ? a - b : b - a;
+
+      /* Within each other's extent; so it is the place within a row that counts. */
+      return distance % a_pitch < row_size || (distance % a_pitch > a_pitch - row_size && distance / a_pitch + 1 < rows);
+    }
+  /* Rows that interleave in two rhythms are compared one by one; so many of them nobody has. */
+  if (rows > MAX_INTERLEAVED_ROWS)
+    return TRUE;
   while (i < rows && j < rows)
     {
       guint64 row_a = a + i * a_pitch, row_b = b + j * b_pitch;
@@ -936,7 +956,7 @@ gcuda_buffer_copy_range (GCudaBuffer *self,
       from = _gcuda_allocation_get_address (sides.source) + self->offset + offset;
       to = _gcuda_allocation_get_address (sides.destination) + destination->offset + destination_offset;
       if (check_overlap (from, size, to, size, size, 1, what, error) &&
-          copy_sides_hold_contexts (&sides, what, error) &&
+          copy_sides_hold_contexts (&sides, stream, what, error) &&
           _gcuda_stream_call_begin (&call, stream, what, error))
         success = _gcuda_stream_call_end (&call, copy_linear (&sides, to, from, size, call.handle), what, error);
     }
@@ -1024,7 +1044,7 @@ gcuda_buffer_copy_2d (GCudaBuffer *self,
       from = _gcuda_allocation_get_address (sides.source) + self->offset + offset;
       to = _gcuda_allocation_get_address (sides.destination) + destination->offset + destination_offset;
       if (check_overlap (from, pitch, to, destination_pitch, row_size, rows, what, error) &&
-          copy_sides_hold_contexts (&sides, what, error) &&
+          copy_sides_hold_contexts (&sides, stream, what, error) &&
           _gcuda_stream_call_begin (&call, stream, what, error))
         {
           if (row_size > 0 && rows > 0 && sides.source_context != NULL)
@@ -1121,7 +1141,7 @@ gcuda_buffer_copy_batch (GCudaBuffer **sources,
                 check_overlap (_gcuda_allocation_get_address (pair->source) + source->offset, source->size,
                                _gcuda_allocation_get_address (pair->destination) + destination->offset, source->size,
                                source->size, 1, what, error) &&
-                copy_sides_hold_contexts (pair, what, error);
+                copy_sides_hold_contexts (pair, stream, what, error);
     }
   if (success)
     success = _gcuda_stream_call_begin (&call, stream, what, error);
@@ -1287,6 +1307,16 @@ gcuda_buffer_download_into (GCudaBuffer *self,
           result = _gcuda_driver.MemcpyDtoHAsync (data, _gcuda_allocation_get_address (allocation) + self->offset + offset, length, call.handle);
           if (result == CUDA_SUCCESS)
             result = _gcuda_driver.StreamSynchronize (call.handle);
+          /* Another thread's capture forbids waiting, but the copy is on its way into the caller's memory: wait all the same,
+           * in the mode that is allowed to. */
+          if (result == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
+            {
+              CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+
+              _gcuda_driver.ThreadExchangeStreamCaptureMode (&mode);
+              _gcuda_driver.StreamSynchronize (call.handle);
+              _gcuda_driver.ThreadExchangeStreamCaptureMode (&mode);
+            }
           success = _gcuda_stream_call_end (&call, result, what, error);
         }
       else

@@ -52,6 +52,7 @@ typedef struct
 {
   gpointer allocate;
   gpointer deallocate;
+  gpointer is_ordered;
 } ThreadSafePair;
 
 static GMutex thread_safe_lock;
@@ -60,7 +61,8 @@ static GArray *thread_safe_pairs;
 static gboolean
 is_thread_safe (GCudaMemoryResourceClass *klass)
 {
-  gboolean found_allocate = FALSE, found_deallocate = FALSE;
+  /* The default answer is any class's. */
+  gboolean found_allocate = FALSE, found_deallocate = FALSE, found_is_ordered = klass->is_stream_ordered == NULL;
 
   if (klass->operations != NULL)
     return TRUE;
@@ -71,9 +73,10 @@ is_thread_safe (GCudaMemoryResourceClass *klass)
 
       found_allocate |= pair->allocate == (gpointer) klass->allocate_address;
       found_deallocate |= pair->deallocate == (gpointer) klass->deallocate_address;
+      found_is_ordered |= pair->is_ordered == (gpointer) klass->is_stream_ordered;
     }
   g_mutex_unlock (&thread_safe_lock);
-  return found_allocate && found_deallocate;
+  return found_allocate && found_deallocate && found_is_ordered;
 }
 
 static void
@@ -197,8 +200,8 @@ gcuda_memory_resource_init (GCudaMemoryResource *self)
  * gcuda_memory_resource_class_set_thread_safe: (skip)
  * @klass: the class, in its class_init
  *
- * Declares that the class's `allocate_address` and `deallocate_address` may be called from any thread, finalizers and
- * threads of this library included. To be called at the end of class_init, when the vfuncs are set. A subclass that
+ * Declares that the class's `allocate_address`, `deallocate_address` and `is_stream_ordered` may be called from any thread,
+ * finalizers and threads of this library included. To be called at the end of class_init, when the vfuncs are set. A subclass that
  * overrides one of them has to say so again.
  *
  * Since: 0.1
@@ -212,6 +215,7 @@ gcuda_memory_resource_class_set_thread_safe (GCudaMemoryResourceClass *klass)
 
   pair.allocate = (gpointer) klass->allocate_address;
   pair.deallocate = (gpointer) klass->deallocate_address;
+  pair.is_ordered = (gpointer) klass->is_stream_ordered;
   g_mutex_lock (&thread_safe_lock);
   if (thread_safe_pairs == NULL)
     thread_safe_pairs = g_array_new (FALSE, FALSE, sizeof (ThreadSafePair));
@@ -348,6 +352,20 @@ check (GCudaMemoryResource *self,
   return operations == NULL || operations->check (self, error);
 }
 
+/* Whether a program's resource that is bound to a thread is used on that one. */
+static gboolean
+check_thread (GCudaMemoryResource *self,
+              const char *what,
+              GError **error)
+{
+  GCudaHome *home = _gcuda_memory_resource_get_home (self);
+
+  if (home == NULL || _gcuda_home_is_here (home))
+    return TRUE;
+  return _gcuda_fail (error, GCUDA_ERROR_WRONG_THREAD,
+                      "%s: %s can only be used on the thread that made it: its class did not say that it is thread-safe", what, G_OBJECT_TYPE_NAME (self));
+}
+
 /* TRUE when @size can be a number of bytes at @address. */
 static gboolean
 check_size (guint64 address,
@@ -399,6 +417,12 @@ gcuda_memory_resource_allocate (GCudaMemoryResource *self,
   box = _gcuda_stream_hold (stream, what, error);
   if (box == NULL)
     return NULL;
+  /* Before a vfunc is asked. */
+  if (!check_thread (self, what, error))
+    {
+      _gcuda_stream_box_unuse (box);
+      return NULL;
+    }
   in_order = _gcuda_memory_resource_frees_in_order (self);
   if (check (self, error) && check_size (0, size, what, error) &&
       (size == 0 || (_gcuda_allocation_reserve (box, in_order, error) &&
@@ -434,7 +458,6 @@ gcuda_memory_resource_adopt_address (GCudaMemoryResource *self,
                                      GError **error)
 {
   static const char what[] = "adopting an address";
-  GCudaHome *home;
   GCudaStreamBox *box;
   gboolean in_order;
 
@@ -443,12 +466,9 @@ gcuda_memory_resource_adopt_address (GCudaMemoryResource *self,
   box = _gcuda_stream_hold (stream, what, error);
   if (box == NULL)
     return NULL;
-  home = _gcuda_memory_resource_get_home (self);
   if (address == 0 || size == 0)
     _gcuda_fail (error, GCUDA_ERROR_INVALID_ARGUMENT, "%s: address 0x%" G_GINT64_MODIFIER "x with %" G_GUINT64_FORMAT " bytes is no memory", what, address, size);
-  else if (home != NULL && !_gcuda_home_is_here (home))
-    _gcuda_fail (error, GCUDA_ERROR_WRONG_THREAD, "%s: %s can only be used on the thread that made it", what, G_OBJECT_TYPE_NAME (self));
-  else if (check (self, error) && check_size (address, size, what, error))
+  else if (check_thread (self, what, error) && check (self, error) && check_size (address, size, what, error))
     {
       in_order = _gcuda_memory_resource_frees_in_order (self);
       if (_gcuda_allocation_reserve (box, in_order, error))
@@ -517,7 +537,7 @@ gcuda_memory_resource_allocate_address (GCudaMemoryResource *self,
   box = _gcuda_stream_hold (stream, what, error);
   if (box == NULL)
     return 0;
-  if (!check (self, error) || !_gcuda_allocate (self, size, alignment, stream, box, &address, error))
+  if (!check_thread (self, what, error) || !check (self, error) || !_gcuda_allocate (self, size, alignment, stream, box, &address, error))
     address = 0;
   _gcuda_stream_box_unuse (box);
   return address;
@@ -552,7 +572,6 @@ gcuda_memory_resource_deallocate_address (GCudaMemoryResource *self,
                                           GError **error)
 {
   static const char what[] = "freeing an address";
-  GCudaHome *home;
   GCudaStreamCall call;
   CUresult result;
 
@@ -562,9 +581,8 @@ gcuda_memory_resource_deallocate_address (GCudaMemoryResource *self,
     return _gcuda_fail (error, GCUDA_ERROR_INVALID_ARGUMENT, "%s: 0 is no address", what);
   if (!check_alignment (&alignment, what, error) || !check (self, error))
     return FALSE;
-  home = _gcuda_memory_resource_get_home (self);
-  if (home != NULL && !_gcuda_home_is_here (home))
-    return _gcuda_fail (error, GCUDA_ERROR_WRONG_THREAD, "%s: %s can only be used on the thread that made it", what, G_OBJECT_TYPE_NAME (self));
+  if (!check_thread (self, what, error))
+    return FALSE;
   if (_gcuda_memory_resource_operations (self) == NULL && GCUDA_MEMORY_RESOURCE_GET_CLASS (self)->deallocate_address == NULL)
     return _gcuda_fail (error, GCUDA_ERROR_RESOURCE_FAILED, "%s implements no deallocate_address", G_OBJECT_TYPE_NAME (self));
   if (!_gcuda_stream_call_begin (&call, stream, what, error))

@@ -18,18 +18,15 @@ typedef struct
   /* Of a pool with peers: revoking takes effect at once, so the last frees have to be done by then. */
   gint has_peers;
   GMutex lock;
-  GArray *peers;      /* CUdevice */
-  GPtrArray *waiters; /* one for each stream that memory was freed on */
-  gint pending;
+  GArray *peers; /* CUdevice */
+  gint pending;  /* frees that their streams have not passed, and the resource */
 } Pool;
 
 typedef struct
 {
   GCudaStreamWaiter waiter;
-  GCudaStreamBox *box;
-  guint64 thread;
   Pool *pool;
-} PoolWaiter;
+} PoolFree;
 
 /**
  * GCudaDeviceMemoryResource:
@@ -76,7 +73,6 @@ static void
 pool_free (Pool *pool)
 {
   _gcuda_context_box_unuse (pool->context);
-  g_ptr_array_unref (pool->waiters);
   g_array_unref (pool->peers);
   g_mutex_clear (&pool->lock);
   g_free (pool);
@@ -128,20 +124,31 @@ pool_destroy (GCudaReclaimNode *node)
   return GCUDA_RECLAIM_DONE;
 }
 
-static GCudaReclaimResult
-pool_stream_passed (GCudaStreamWaiter *waiter)
+/* Drops what keeps the pool from being destroyed: after the last, no allocation is left, and no free of one. */
+static void
+pool_let_go (Pool *pool)
 {
-  PoolWaiter *self = (PoolWaiter *) waiter;
-  Pool *pool = self->pool;
-
-  _gcuda_stream_box_unuse (self->box);
-  g_free (self);
-  if (g_atomic_int_dec_and_test (&pool->pending))
+  if (!g_atomic_int_dec_and_test (&pool->pending))
+    return;
+  if (!pool->owned)
+    pool_free (pool);
+  else if (pool_destroy (&pool->node) != GCUDA_RECLAIM_DONE)
     _gcuda_reclaimer_push (&pool->node, pool_destroy);
+}
+
+static GCudaReclaimResult
+pool_free_passed (GCudaStreamWaiter *waiter)
+{
+  PoolFree *self = (PoolFree *) waiter;
+  GCudaStreamBox *box = waiter->box;
+
+  pool_let_go (self->pool);
+  g_free (self);
+  _gcuda_stream_box_unuse (box);
   return GCUDA_RECLAIM_DONE;
 }
 
-/* After the last reference to the resource: no allocation of the pool is left. */
+/* After the last reference to the resource. */
 static void
 pool_release (Pool *pool)
 {
@@ -149,27 +156,7 @@ pool_release (Pool *pool)
 
   if (!_gcuda_teardown_enter (&teardown))
     return;
-  if (!pool->owned)
-    {
-      pool_free (pool);
-    }
-  else if (pool->waiters->len > 0)
-    {
-      g_autoptr (GPtrArray) waiters = g_steal_pointer (&pool->waiters);
-
-      pool->waiters = g_ptr_array_new ();
-      pool->pending = (gint) waiters->len;
-      for (guint i = 0; i < waiters->len; i++)
-        {
-          PoolWaiter *waiter = g_ptr_array_index (waiters, i);
-
-          _gcuda_stream_box_queue (waiter->box, &waiter->waiter, waiter->thread, pool_stream_passed);
-        }
-    }
-  else if (pool_destroy (&pool->node) != GCUDA_RECLAIM_DONE)
-    {
-      _gcuda_reclaimer_push (&pool->node, pool_destroy);
-    }
+  pool_let_go (pool);
   _gcuda_teardown_leave (&teardown);
 }
 
@@ -177,26 +164,14 @@ static void
 pool_note_free (Pool *pool,
                 GCudaStreamBox *box)
 {
-  guint64 thread = box->kind == GCUDA_STREAM_PER_THREAD ? _gcuda_thread_id () : 0;
-  gboolean known = FALSE;
+  PoolFree *note;
 
-  g_mutex_lock (&pool->lock);
-  for (guint i = 0; i < pool->waiters->len && !known; i++)
-    {
-      PoolWaiter *waiter = g_ptr_array_index (pool->waiters, i);
-
-      known = waiter->box == box && waiter->thread == thread;
-    }
-  if (!known && _gcuda_stream_box_use (box))
-    {
-      PoolWaiter *waiter = g_new0 (PoolWaiter, 1);
-
-      waiter->box = box;
-      waiter->thread = thread;
-      waiter->pool = pool;
-      g_ptr_array_add (pool->waiters, waiter);
-    }
-  g_mutex_unlock (&pool->lock);
+  if (!_gcuda_stream_box_use (box))
+    return;
+  note = g_new0 (PoolFree, 1);
+  note->pool = pool;
+  g_atomic_int_inc (&pool->pending);
+  _gcuda_stream_box_queue (box, &note->waiter, _gcuda_thread_id (), pool_free_passed);
 }
 
 /* Operations */
@@ -458,7 +433,7 @@ new_for_pool (GCudaDevice *device,
   self->pool->owned = owned;
   self->pool->context = context;
   self->pool->peers = g_array_new (FALSE, FALSE, sizeof (CUdevice));
-  self->pool->waiters = g_ptr_array_new ();
+  self->pool->pending = 1;
   g_mutex_init (&self->pool->lock);
   return self;
 }
@@ -1009,11 +984,9 @@ gcuda_device_memory_resource_set_peer_access (GCudaDeviceMemoryResource *self,
     if (g_array_index (self->pool->peers, CUdevice, i) == number)
       g_array_remove_index_fast (self->pool->peers, i--);
   if (access)
-    {
-      g_array_append_val (self->pool->peers, number);
-      /* From now on frees are noted; none that comes before can have work of a peer behind it. */
-      g_atomic_int_set (&self->pool->has_peers, TRUE);
-    }
+    g_array_append_val (self->pool->peers, number);
+  /* While there are peers frees are noted; none at another time can have work of a peer behind it. */
+  g_atomic_int_set (&self->pool->has_peers, self->pool->peers->len > 0);
   g_mutex_unlock (&self->pool->lock);
   return TRUE;
 }

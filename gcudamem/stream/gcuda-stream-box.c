@@ -214,6 +214,9 @@ drain (GCudaReclaimNode *node)
       self->waiting_end = &self->waiting;
       g_mutex_unlock (&self->lock);
     }
+  /* The queue is as old as what has been in it for longest. */
+  if (self->batch != NULL)
+    self->node.number = self->batch->node.number;
   if (self->batch != NULL && self->event == NULL)
     {
       CUevent event = _gcuda_context_box_is_alive (self->context) ? _gcuda_context_box_take_event (self->context) : NULL;
@@ -259,6 +262,7 @@ drain (GCudaReclaimNode *node)
       GCudaStreamWaiter *waiter = self->batch;
 
       self->batch = waiter->next;
+      _gcuda_reclaimer_inherit (waiter->node.number);
       if (waiter->passed (waiter) != GCUDA_RECLAIM_DONE)
         _gcuda_reclaimer_push (&waiter->node, retry_waiter);
     }
@@ -268,6 +272,8 @@ drain (GCudaReclaimNode *node)
   empty = self->waiting == NULL;
   if (empty)
     self->queued = FALSE;
+  else
+    self->node.number = self->waiting->node.number;
   g_mutex_unlock (&self->lock);
   _gcuda_stream_box_unref (self);
   if (!empty)
@@ -289,6 +295,7 @@ check_own_event (GCudaReclaimNode *node)
         return GCUDA_RECLAIM_AGAIN;
       _gcuda_context_box_give_event (waiter->box->context, waiter->event, FALSE);
       waiter->event = NULL;
+  waiter->node.number = _gcuda_reclaimer_number ();
     }
   return waiter->passed (waiter);
 }

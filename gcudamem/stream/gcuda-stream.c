@@ -572,8 +572,11 @@ gcuda_stream_close (GCudaStream *self,
 
   if (end (self))
     {
+      /* A handler may drop what the caller holds. */
+      g_object_ref (self);
       g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_CLOSED]);
       g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_HANDLE]);
+      g_object_unref (self);
     }
   return TRUE;
 }
