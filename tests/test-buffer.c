@@ -619,6 +619,87 @@ test_close_while_used (Bed *bed,
   g_assert_cmpuint (bed_settled_use (bed), ==, 0);
 }
 
+static void
+drop_in_handler (GObject *object,
+                 GParamSpec *pspec,
+                 gpointer data)
+{
+  GCudaBuffer **buffer = data;
+
+  /* The change is whole: the memory is gone, and the object is whole as long as its handlers run. */
+  g_assert_true (gcuda_buffer_is_closed (GCUDA_BUFFER (object)));
+  g_clear_object (buffer);
+}
+
+static void
+test_dropped_by_handler (Bed *bed,
+                         gconstpointer data)
+{
+  g_autoptr (GError) error = NULL;
+  GCudaBuffer *buffer = gcuda_memory_resource_allocate (bed->resource, 64, bed->stream, &error);
+
+  g_assert_no_error (error);
+  g_signal_connect (buffer, "notify::closed", G_CALLBACK (drop_in_handler), &buffer);
+  g_assert_true (gcuda_buffer_close (buffer, NULL, &error));
+  g_assert_no_error (error);
+  g_assert_null (buffer);
+  g_assert_cmpuint (bed_settled_use (bed), ==, 0);
+}
+
+/* Rows without number, in memory that nobody has: an answer, and not a loop over them. */
+static void
+test_many_rows (Bed *bed,
+                gconstpointer data)
+{
+  const guint64 size = (guint64) 1 << 62;
+  g_autoptr (GError) error = NULL;
+  g_autoptr (GCudaBuffer) buffer = gcuda_buffer_new_for_address (bed->device, 4096, size, NULL, bed->stream, &error);
+
+  g_assert_no_error (error);
+  g_assert_false (gcuda_buffer_copy_2d (buffer, 0, 4, buffer, 1, 4, 2, size / 8, bed->stream, &error));
+  assert_error_and_clear (error, GCUDA_ERROR_INVALID_ARGUMENT);
+  g_assert_false (gcuda_buffer_copy_2d (buffer, 0, 4, buffer, 2, 8, 2, size / 16, bed->stream, &error));
+  assert_error_and_clear (error, GCUDA_ERROR_INVALID_ARGUMENT);
+}
+
+/* A stream of another device copies within this one. */
+static void
+test_copy_by_other_device (Bed *bed,
+                           gconstpointer data)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (GListModel) devices = gcuda_get_devices (&error);
+  g_autoptr (GCudaDevice) peer = g_list_model_get_item (devices, 1);
+  g_autoptr (GCudaStream) stream = NULL;
+  GCudaBuffer *a, *b;
+
+  if (peer == NULL)
+    {
+      g_test_skip ("needs two devices");
+      return;
+    }
+  stream = gcuda_stream_new_for_device (peer, &error);
+  g_assert_no_error (error);
+  a = gcuda_memory_resource_allocate (bed->resource, 4096, bed->stream, &error);
+  b = gcuda_memory_resource_allocate (bed->resource, 4096, bed->stream, &error);
+  g_assert_no_error (error);
+  pattern_fill (a, 0x2b, bed->stream);
+  g_assert_true (gcuda_stream_wait_stream (stream, bed->stream, &error));
+  g_assert_true (gcuda_buffer_copy_to (a, b, stream, &error));
+  g_assert_no_error (error);
+  g_assert_true (gcuda_stream_wait_stream (bed->stream, stream, &error));
+  pattern_assert (b, 0x2b, bed->stream);
+  g_object_unref (a);
+  g_object_unref (b);
+  g_assert_finalize_object (g_steal_pointer (&stream));
+  {
+    g_autoptr (GCudaContext) context = gcuda_device_get_primary_context (peer, &error);
+
+    g_assert_true (gcuda_context_close (context, &error));
+    g_assert_no_error (error);
+  }
+}
+
 int
 main (int argc,
       char **argv)
@@ -636,6 +717,9 @@ main (int argc,
   bed_add ("/buffer/views", test_views);
   bed_add ("/buffer/foreign", test_foreign);
   bed_add ("/buffer/closed", test_closed);
+  bed_add ("/buffer/dropped-by-handler", test_dropped_by_handler);
+  bed_add ("/buffer/many-rows", test_many_rows);
+  bed_add ("/buffer/copy-by-other-device", test_copy_by_other_device);
   bed_add ("/buffer/sizes", test_sizes);
   bed_add ("/buffer/close-while-used", test_close_while_used);
   return g_test_run ();

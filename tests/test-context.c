@@ -231,6 +231,35 @@ test_made_in_own_context (Bed *bed,
   in_thread (stream_in, bed);
 }
 
+static gpointer
+close_it (gpointer data)
+{
+  g_autoptr (GError) error = NULL;
+
+  g_assert_true (gcuda_context_close (data, &error));
+  g_assert_no_error (error);
+  return NULL;
+}
+
+static void
+test_close_together (Bed *bed,
+                     gconstpointer data)
+{
+  for (guint round = 0; round < 50; round++)
+    {
+      g_autoptr (GError) error = NULL;
+      g_autoptr (GCudaContext) context = gcuda_context_new (bed->device, GCUDA_CONTEXT_FLAGS_NONE, &error);
+      GThread *threads[3];
+
+      g_assert_no_error (error);
+      for (guint i = 0; i < 3; i++)
+        threads[i] = g_thread_new ("closer", close_it, context);
+      for (guint i = 0; i < 3; i++)
+        g_thread_join (threads[i]);
+      g_assert_true (gcuda_context_is_closed (context));
+    }
+}
+
 int
 main (int argc,
       char **argv)
@@ -242,6 +271,7 @@ main (int argc,
   bed_add ("/context/private-with-pending-work", test_private_with_pending_work);
   bed_add ("/context/bad-arguments", test_bad_arguments);
   bed_add ("/context/bare-new", test_bare_new);
+  bed_add ("/context/close-together", test_close_together);
   bed_add ("/context/foreign", test_foreign);
   bed_add ("/context/made-in-own-context", test_made_in_own_context);
   return g_test_run ();

@@ -21,6 +21,9 @@ typedef struct
   GThread *last_thread;
   guint64 last_size;
   guint64 last_stream;
+  gint asked;          /* is_stream_ordered */
+  gboolean reclaims;   /* from its deallocate_address */
+  gint depth, deepest; /* of deallocate_address */
 } TestResource;
 
 typedef GCudaMemoryResourceClass TestResourceClass;
@@ -63,6 +66,11 @@ test_resource_deallocate (GCudaMemoryResource *resource,
   TestResource *self = (TestResource *) resource;
   g_autoptr (GError) error = NULL;
 
+  self->depth++;
+  self->deepest = MAX (self->deepest, self->depth);
+  if (self->reclaims)
+    g_assert_true (gcuda_reclaim (NULL, NULL));
+  self->depth--;
   g_atomic_int_inc (&self->deallocated);
   self->last_thread = g_thread_self ();
   self->last_size = size;
@@ -74,6 +82,7 @@ test_resource_deallocate (GCudaMemoryResource *resource,
 static gboolean
 test_resource_is_stream_ordered (GCudaMemoryResource *resource)
 {
+  g_atomic_int_inc (&((TestResource *) resource)->asked);
   return ((TestResource *) resource)->in_order;
 }
 
@@ -276,6 +285,8 @@ allocate_elsewhere (gpointer data)
   assert_error_and_clear (error, GCUDA_ERROR_WRONG_THREAD);
   g_assert_null (gcuda_memory_resource_adopt_address (pair[0], 0x1000, 64, bed->stream, &error));
   assert_error_and_clear (error, GCUDA_ERROR_WRONG_THREAD);
+  /* None of its functions was called here. */
+  g_assert_cmpint (((TestResource *) pair[0])->asked, ==, 0);
   return NULL;
 }
 
@@ -453,6 +464,203 @@ test_bare_new (Bed *bed,
     }
 }
 
+/* A program's resource keeps to the same rules as the library's own: nothing is given back into a capture, or to the wrong
+ * stream, or on a thread of the driver's. */
+static void
+test_captured (Bed *bed,
+               gconstpointer data)
+{
+  g_autoptr (GError) error = NULL;
+  TestResource *resource = make (GPOINTER_TO_INT (data) ? safe_resource_get_type () : test_resource_get_type (), bed);
+  GCudaBuffer *buffer;
+  CUgraph graph = NULL;
+
+  resource->in_order = TRUE;
+  buffer = allocate (resource, 4096, bed);
+  assert_cuda (RAW (cuStreamBeginCapture) (gcuda_stream_get_cuda_stream (bed->stream), CU_STREAM_CAPTURE_MODE_GLOBAL));
+  g_object_unref (buffer);
+  g_assert_true (gcuda_reclaim (NULL, &error));
+  g_assert_no_error (error);
+  g_assert_cmpint (resource->deallocated, ==, 0);
+  assert_cuda (RAW (cuStreamEndCapture) (gcuda_stream_get_cuda_stream (bed->stream), &graph));
+  assert_cuda (RAW (cuGraphDestroy) (graph));
+  g_assert_true (gcuda_reclaim (NULL, &error));
+  g_assert_no_error (error);
+  g_assert_cmpint (resource->deallocated, ==, 1);
+  while (g_main_context_iteration (NULL, FALSE))
+    ;
+  g_assert_finalize_object (resource);
+}
+
+static void
+test_per_thread_stream (Bed *bed,
+                        gconstpointer data)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (GCudaStream) stream = gcuda_stream_new_per_thread_default (bed->context, &error);
+  TestResource *resource = make (safe_resource_get_type (), bed);
+  GCudaBuffer *buffer;
+
+  resource->in_order = TRUE;
+  buffer = gcuda_memory_resource_allocate (GCUDA_MEMORY_RESOURCE (resource), 64, stream, &error);
+  g_assert_no_error (error);
+  g_object_unref (buffer);
+  g_assert_cmpuint (resource->last_stream, ==, 2);
+  buffer = gcuda_memory_resource_allocate (GCUDA_MEMORY_RESOURCE (resource), 64, stream, &error);
+  g_assert_no_error (error);
+  in_thread (unref_here, buffer);
+  g_assert_cmpint (resource->deallocated, ==, 2);
+  /* That thread's own stream of this kind knows nothing of this thread's work; the legacy one comes after it. */
+  g_assert_cmpuint (resource->last_stream, ==, 1);
+  g_assert_finalize_object (resource);
+}
+
+static void CUDA_CB
+unref_on_driver_thread (void *data)
+{
+  gpointer *pair = data;
+
+  pair[1] = g_thread_self ();
+  g_object_unref (pair[0]);
+}
+
+static void
+test_driver_thread (Bed *bed,
+                    gconstpointer data)
+{
+  g_autoptr (GError) error = NULL;
+  TestResource *resource = make (safe_resource_get_type (), bed);
+  gpointer pair[2] = { NULL, NULL };
+
+  resource->in_order = TRUE;
+  pair[0] = allocate (resource, 64, bed);
+  assert_cuda (RAW (cuLaunchHostFunc) (gcuda_stream_get_cuda_stream (bed->stream), unref_on_driver_thread, pair));
+  g_assert_true (gcuda_stream_synchronize (bed->stream, &error));
+  g_assert_true (gcuda_reclaim (NULL, &error));
+  g_assert_no_error (error);
+  g_assert_cmpint (resource->deallocated, ==, 1);
+  g_assert_true (resource->last_thread != pair[1]);
+  g_assert_finalize_object (resource);
+}
+
+static gpointer
+iterate_here (gpointer data)
+{
+  for (guint i = 0; i < 20; i++)
+    {
+      g_main_context_iteration (NULL, FALSE);
+      g_usleep (500);
+    }
+  return NULL;
+}
+
+/* Another thread may run the loop for a while: what waits for this one still comes. */
+static void
+test_loop_elsewhere (Bed *bed,
+                     gconstpointer data)
+{
+  TestResource *resource = make (test_resource_get_type (), bed);
+
+  resource->in_order = TRUE;
+  in_thread (unref_here, allocate (resource, 64, bed));
+  in_thread (iterate_here, NULL);
+  g_assert_cmpint (resource->deallocated, ==, 0);
+  iterate_until (&resource->deallocated);
+  g_assert_true (resource->last_thread == g_thread_self ());
+  while (g_main_context_iteration (NULL, FALSE))
+    ;
+  g_assert_finalize_object (resource);
+}
+
+/* A resource that reclaims, or releases more, while it gives back does not go deeper for each. */
+static void
+test_reentered (Bed *bed,
+                gconstpointer data)
+{
+  g_autoptr (GError) error = NULL;
+  TestResource *resource = make (test_resource_get_type (), bed);
+
+  resource->in_order = TRUE;
+  resource->reclaims = TRUE;
+  for (guint i = 0; i < 500; i++)
+    g_object_unref (allocate (resource, 64, bed));
+  g_assert_true (gcuda_reclaim (NULL, &error));
+  g_assert_no_error (error);
+  g_assert_cmpint (resource->deallocated, ==, 500);
+  g_assert_cmpint (resource->deepest, ==, 1);
+  while (g_main_context_iteration (NULL, FALSE))
+    ;
+  g_assert_finalize_object (resource);
+}
+
+static guint
+count_fds (void)
+{
+  g_autoptr (GDir) dir = g_dir_open ("/proc/self/fd", 0, NULL);
+  guint count = 0;
+
+  while (g_dir_read_name (dir) != NULL)
+    count++;
+  return count;
+}
+
+/* Loops that never ran go with their resources. */
+static void
+test_contexts_go (Bed *bed,
+                  gconstpointer data)
+{
+  g_autoptr (GError) error = NULL;
+  guint before = count_fds ();
+
+  for (guint i = 0; i < 50; i++)
+    {
+      GMainContext *context = g_main_context_new ();
+      TestResource *resource;
+
+      g_main_context_push_thread_default (context);
+      resource = make (test_resource_get_type (), bed);
+      resource->in_order = TRUE;
+      in_thread (unref_here, allocate (resource, 64, bed));
+      g_assert_true (gcuda_reclaim (NULL, &error));
+      g_assert_no_error (error);
+      g_assert_cmpint (resource->deallocated, ==, 1);
+      g_assert_finalize_object (resource);
+      g_main_context_pop_thread_default (context);
+      g_main_context_unref (context);
+    }
+  g_assert_cmpuint (count_fds (), ==, before);
+}
+
+static void
+reclaim_when_freed (gpointer data)
+{
+  g_autoptr (GError) error = NULL;
+
+  g_assert_false (gcuda_reclaim (NULL, &error));
+  g_assert_error (error, GCUDA_ERROR, GCUDA_ERROR_NOT_PERMITTED);
+  g_atomic_int_inc ((gint *) data);
+}
+
+/* What the library's own thread calls can't wait for that thread; and says so, with a cancellable or without. */
+static void
+test_reclaim_from_within (Bed *bed,
+                          gconstpointer data)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (GCudaBuffer) buffer = gcuda_memory_resource_allocate (bed->resource, 8, bed->stream, &error);
+  gint freed = 0;
+  GBytes *bytes = g_bytes_new_with_free_func ("12345678", 8, reclaim_when_freed, &freed);
+
+  g_assert_true (gcuda_buffer_upload (buffer, 0, bytes, bed->stream, &error));
+  g_assert_no_error (error);
+  /* By then only the library has it. */
+  g_bytes_unref (bytes);
+  g_assert_true (gcuda_stream_synchronize (bed->stream, &error));
+  g_assert_true (gcuda_reclaim (NULL, &error));
+  g_assert_no_error (error);
+  g_assert_cmpint (freed, ==, 1);
+}
+
 int
 main (int argc,
       char **argv)
@@ -463,6 +671,14 @@ main (int argc,
   bed_add ("/memory-resource/thread-safe", test_thread_safe);
   bed_add ("/memory-resource/waits-for-stream", test_waits_for_stream);
   bed_add ("/memory-resource/misbehaviour", test_misbehaviour);
+  bed_add_data ("/memory-resource/captured/bound", GINT_TO_POINTER (FALSE), test_captured);
+  bed_add_data ("/memory-resource/captured/thread-safe", GINT_TO_POINTER (TRUE), test_captured);
+  bed_add ("/memory-resource/per-thread-stream", test_per_thread_stream);
+  bed_add ("/memory-resource/driver-thread", test_driver_thread);
+  bed_add ("/memory-resource/loop-elsewhere", test_loop_elsewhere);
+  bed_add ("/memory-resource/reentered", test_reentered);
+  bed_add ("/memory-resource/contexts-go", test_contexts_go);
+  bed_add ("/memory-resource/reclaim-from-within", test_reclaim_from_within);
   bed_add ("/memory-resource/addresses", test_addresses);
   bed_add ("/memory-resource/bare-new", test_bare_new);
   return g_test_run ();
