@@ -21,6 +21,7 @@ typedef struct
   GThread *last_thread;
   guint64 last_size;
   guint64 last_stream;
+  gboolean last_blocking;
   gint asked;          /* is_stream_ordered */
   gboolean reclaims;   /* from its deallocate_address */
   gint depth, deepest; /* of deallocate_address */
@@ -75,6 +76,7 @@ test_resource_deallocate (GCudaMemoryResource *resource,
   self->last_thread = g_thread_self ();
   self->last_size = size;
   self->last_stream = gcuda_stream_get_handle (stream);
+  self->last_blocking = gcuda_stream_is_blocking (stream);
   g_assert_true (gcuda_memory_resource_deallocate_address (self->upstream, address, size, alignment, stream, &error));
   g_assert_no_error (error);
 }
@@ -244,6 +246,7 @@ test_bound (Bed *bed,
   g_assert_true (resource->last_thread == g_thread_self ());
   g_assert_cmpuint (resource->last_size, ==, 1000);
   g_assert_cmpuint (resource->last_stream, ==, gcuda_stream_get_handle (bed->stream));
+  g_assert_false (resource->last_blocking);
 
   /* Without a loop: by gcuda_reclaim () here. */
   in_thread (unref_here, allocate (resource, 1001, bed));
@@ -506,6 +509,7 @@ test_per_thread_stream (Bed *bed,
   g_assert_no_error (error);
   g_object_unref (buffer);
   g_assert_cmpuint (resource->last_stream, ==, 2);
+  g_assert_true (resource->last_blocking);
   buffer = gcuda_memory_resource_allocate (GCUDA_MEMORY_RESOURCE (resource), 64, stream, &error);
   g_assert_no_error (error);
   in_thread (unref_here, buffer);

@@ -54,7 +54,7 @@ _gcuda_allocation_new (GCudaMemoryResource *resource,
                        gboolean frees_in_order,
                        GCudaStreamBox *box)
 {
-  GCudaAllocation *self = allocation_new (address, size, gcuda_memory_resource_get_device (resource), box);
+  GCudaAllocation *self = allocation_new (address, size, _gcuda_memory_resource_peek_device (resource), box);
 
   self->resource = g_object_ref (resource);
   self->frees_in_order = frees_in_order;

@@ -43,6 +43,9 @@ _gcuda_memory_resource_operations (GCudaMemoryResource *self)
   return GCUDA_MEMORY_RESOURCE_GET_CLASS (self)->operations;
 }
 
+/* gcuda_memory_resource_get_device () of what is a memory resource for certain. */
+GCudaDevice *_gcuda_memory_resource_peek_device (GCudaMemoryResource *self);
+
 /* For the resource of a program's own: the thread and main context that it is bound to; NULL if it is not bound. */
 GCudaHome *_gcuda_memory_resource_get_home (GCudaMemoryResource *self);
 

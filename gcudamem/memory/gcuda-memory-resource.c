@@ -223,6 +223,14 @@ gcuda_memory_resource_class_set_thread_safe (GCudaMemoryResourceClass *klass)
   g_mutex_unlock (&thread_safe_lock);
 }
 
+GCudaDevice *
+_gcuda_memory_resource_peek_device (GCudaMemoryResource *self)
+{
+  GCudaMemoryResourcePrivate *priv = gcuda_memory_resource_get_instance_private (self);
+
+  return priv->device;
+}
+
 GCudaHome *
 _gcuda_memory_resource_get_home (GCudaMemoryResource *self)
 {

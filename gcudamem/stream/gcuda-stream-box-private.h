@@ -34,6 +34,8 @@ typedef struct
   unsigned long long id;    /* not used again, as handles are; of the two default streams it says little */
   GObject *owner;
   GMainContext *owner_context;
+  int priority;
+  gboolean blocking;
   gint exposed; /* others may know the handle, and capture the stream: ask before what a capture forbids */
 
   /* The queue of what waits for this stream; batch is what the event stands for, waiting came after it. */

@@ -310,11 +310,20 @@ new_for_box (GCudaStreamBox *box,
   return self;
 }
 
+/* For the objects that are made of the box later. */
+static void
+remember (GCudaStream *self)
+{
+  self->box->priority = self->priority;
+  self->box->blocking = self->blocking;
+}
+
 GCudaStream *
 _gcuda_stream_new_for_box (GCudaStreamBox *box)
 {
   GCudaDevice *device = _gcuda_device_peek (box->context->device, NULL);
   g_autoptr (GCudaContext) context = NULL;
+  GCudaStream *self;
 
   _gcuda_stream_box_use (box);
   if (device != NULL)
@@ -322,7 +331,10 @@ _gcuda_stream_new_for_box (GCudaStreamBox *box)
       _gcuda_context_box_use (box->context);
       context = _gcuda_context_new_for_box (box->context, device);
     }
-  return new_for_box (box, context);
+  self = new_for_box (box, context);
+  self->priority = box->priority;
+  self->blocking = box->blocking;
+  return self;
 }
 
 /**
@@ -390,6 +402,7 @@ gcuda_stream_new (GCudaContext *context,
   self = new_for_box (_gcuda_stream_box_new (GCUDA_STREAM_CREATED, handle, box, id, NULL), context);
   self->priority = priority;
   self->blocking = (flags & GCUDA_STREAM_FLAGS_BLOCKING) != 0;
+  remember (self);
   return self;
 }
 
@@ -433,6 +446,7 @@ new_default (GCudaContext *context,
     return NULL;
   self = new_for_box (_gcuda_stream_box_new (kind, kind == GCUDA_STREAM_LEGACY ? CU_STREAM_LEGACY : CU_STREAM_PER_THREAD, box, 0, NULL), context);
   self->blocking = TRUE;
+  remember (self);
   return self;
 }
 
@@ -549,6 +563,7 @@ gcuda_stream_new_for_handle (GCudaContext *context,
   self = new_for_box (_gcuda_stream_box_new (GCUDA_STREAM_FOREIGN, stream, box, id, owner), context);
   self->priority = priority;
   self->blocking = (flags & CU_STREAM_NON_BLOCKING) == 0;
+  remember (self);
   return self;
 }
 
