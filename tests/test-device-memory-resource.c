@@ -259,53 +259,17 @@ test_own_access (Bed *bed,
 }
 
 /* Making and destroying a pool disturbs no capture. */
-typedef struct
-{
-  CUcontext context;
-  gint begun;
-  gint end;
-  CUresult result;
-} Capture;
-
-static gpointer
-capture_run (gpointer data)
-{
-  Capture *capture = data;
-  CUstream stream;
-  CUcontext popped;
-  CUgraph graph = NULL;
-
-  assert_cuda (RAW (cuCtxPushCurrent) (capture->context));
-  assert_cuda (RAW (cuStreamCreate) (&stream, CU_STREAM_NON_BLOCKING));
-  assert_cuda (RAW (cuStreamBeginCapture) (stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
-  g_atomic_int_set (&capture->begun, TRUE);
-  while (!g_atomic_int_get (&capture->end))
-    g_usleep (100);
-  capture->result = RAW (cuStreamEndCapture) (stream, &graph);
-  if (graph != NULL)
-    assert_cuda (RAW (cuGraphDestroy) (graph));
-  assert_cuda (RAW (cuStreamDestroy) (stream));
-  assert_cuda (RAW (cuCtxPopCurrent) (&popped));
-  return NULL;
-}
-
 static void
 test_capture_elsewhere (Bed *bed,
                         gconstpointer data)
 {
   g_autoptr (GError) error = NULL;
-  Capture capture = { gcuda_context_get_cuda_context (bed->context), FALSE, FALSE, CUDA_ERROR_UNKNOWN };
-  GThread *thread = g_thread_new ("capture", capture_run, &capture);
-  GCudaDeviceMemoryResource *pool;
+  Capture *capture = capture_begin (bed->context, CAPTURE_NON_BLOCKING);
+  GCudaDeviceMemoryResource *pool = gcuda_device_memory_resource_new_pool (bed->device, 0, GCUDA_HANDLE_TYPES_NONE, &error);
 
-  while (!g_atomic_int_get (&capture.begun))
-    g_usleep (100);
-  pool = gcuda_device_memory_resource_new_pool (bed->device, 0, GCUDA_HANDLE_TYPES_NONE, &error);
   g_assert_no_error (error);
   g_assert_finalize_object (pool);
-  g_atomic_int_set (&capture.end, TRUE);
-  g_thread_join (thread);
-  g_assert_cmpint (capture.result, ==, CUDA_SUCCESS);
+  capture_end (capture);
 }
 
 /* Two devices: a grant is one pool's, and copies work with and without it. */

@@ -1580,6 +1580,7 @@ test_teardown (Bed *bed,
     g_autoptr (GCudaBuffer) buffer = gcuda_memory_resource_allocate (GCUDA_MEMORY_RESOURCE (first), SIZE, bed->stream, &error);
 
     g_assert_no_error (error);
+    g_assert_false (gcuda_buffer_is_closed (buffer));
   }
   settle (bed);
   SIMULATOR (gcudasim_balance) (&before);

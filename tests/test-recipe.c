@@ -180,40 +180,6 @@ drop_with_other_context (gpointer data)
   return NULL;
 }
 
-/* Another thread's capture, in global mode, from begin to end. */
-typedef struct
-{
-  Drop kind;
-  CUcontext context;
-  gint begun;
-  gint end;
-  CUresult result;
-} Capture;
-
-static gpointer
-capture_run (gpointer data)
-{
-  Capture *capture = data;
-  CUstream stream = CU_STREAM_PER_THREAD;
-  CUcontext popped;
-  CUgraph graph = NULL;
-
-  assert_cuda (RAW (cuCtxPushCurrent) (capture->context));
-  if (capture->kind != DROP_CAPTURE_PER_THREAD)
-    assert_cuda (RAW (cuStreamCreate) (&stream, capture->kind == DROP_CAPTURE_BLOCKING ? CU_STREAM_DEFAULT : CU_STREAM_NON_BLOCKING));
-  assert_cuda (RAW (cuStreamBeginCapture) (stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
-  g_atomic_int_set (&capture->begun, TRUE);
-  while (!g_atomic_int_get (&capture->end))
-    g_usleep (100);
-  capture->result = RAW (cuStreamEndCapture) (stream, &graph);
-  if (graph != NULL)
-    assert_cuda (RAW (cuGraphDestroy) (graph));
-  if (capture->kind != DROP_CAPTURE_PER_THREAD)
-    assert_cuda (RAW (cuStreamDestroy) (stream));
-  assert_cuda (RAW (cuCtxPopCurrent) (&popped));
-  return NULL;
-}
-
 static guint
 count_frees (char **log,
              const Work *work,
@@ -228,24 +194,19 @@ count_frees (char **log,
 static void
 drop_during_capture (Work *work)
 {
-  Capture capture = { work->test->drop, gcuda_context_get_cuda_context (work->bed->context), FALSE, FALSE, CUDA_ERROR_UNKNOWN };
   g_autoptr (GError) error = NULL;
-  GThread *thread;
+  Capture *capture;
 
   /* What the capturing thread must not break, it may not find pending either: the legacy stream can't wait in a capture. */
   g_assert_true (gcuda_device_synchronize (work->bed->device, &error));
   g_assert_no_error (error);
-  thread = g_thread_new ("capture", capture_run, &capture);
-  while (!g_atomic_int_get (&capture.begun))
-    g_usleep (100);
+  capture = capture_begin (work->bed->context, CAPTURE_NON_BLOCKING + (work->test->drop - DROP_CAPTURE_NON_BLOCKING));
   drop (work);
   /* Gives the reclaimer time to do harm, if it does any. */
   g_assert_true (gcuda_reclaim (NULL, &error));
   g_assert_no_error (error);
   g_usleep (5000);
-  g_atomic_int_set (&capture.end, TRUE);
-  g_thread_join (thread);
-  g_assert_cmpint (capture.result, ==, CUDA_SUCCESS);
+  capture_end (capture);
 }
 
 static void CUDA_CB

@@ -270,7 +270,7 @@ _gcuda_context_box_give_event (GCudaContextBox *self,
 static GCudaReclaimResult
 report_loss (GCudaReclaimNode *node)
 {
-  GCudaContextBox *self = (GCudaContextBox *) ((char *) node - G_STRUCT_OFFSET (GCudaContextBox, lost_node));
+  GCudaContextBox *self = (gpointer) ((char *) node - G_STRUCT_OFFSET (GCudaContextBox, lost_node));
   g_autoptr (GError) error = NULL;
   guint64 bytes;
   guint count;

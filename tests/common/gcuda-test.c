@@ -287,6 +287,66 @@ blocker_release (Blocker *blocker)
   g_free (blocker);
 }
 
+/* Capture */
+
+struct _Capture
+{
+  CaptureKind kind;
+  CUcontext context;
+  GThread *thread;
+  gint begun;
+  gint end;
+  CUresult result;
+};
+
+static gpointer
+capture_run (gpointer data)
+{
+  Capture *capture = data;
+  CUstream stream = CU_STREAM_PER_THREAD;
+  CUcontext popped;
+  CUgraph graph = NULL;
+
+  assert_cuda (RAW (cuCtxPushCurrent) (capture->context));
+  if (capture->kind != CAPTURE_PER_THREAD)
+    assert_cuda (RAW (cuStreamCreate) (&stream, capture->kind == CAPTURE_BLOCKING ? CU_STREAM_DEFAULT : CU_STREAM_NON_BLOCKING));
+  assert_cuda (RAW (cuStreamBeginCapture) (stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+  g_atomic_int_set (&capture->begun, TRUE);
+  while (!g_atomic_int_get (&capture->end))
+    g_usleep (100);
+  capture->result = RAW (cuStreamEndCapture) (stream, &graph);
+  if (graph != NULL)
+    assert_cuda (RAW (cuGraphDestroy) (graph));
+  if (capture->kind != CAPTURE_PER_THREAD)
+    assert_cuda (RAW (cuStreamDestroy) (stream));
+  assert_cuda (RAW (cuCtxPopCurrent) (&popped));
+  return NULL;
+}
+
+Capture *
+capture_begin (GCudaContext *context,
+               CaptureKind kind)
+{
+  Capture *capture = g_new0 (Capture, 1);
+
+  capture->kind = kind;
+  capture->context = gcuda_context_get_cuda_context (context);
+  capture->result = CUDA_ERROR_UNKNOWN;
+  capture->thread = g_thread_new ("capture", capture_run, capture);
+  while (!g_atomic_int_get (&capture->begun))
+    g_usleep (100);
+  return capture;
+}
+
+void
+capture_end (Capture *capture)
+{
+  g_atomic_int_set (&capture->end, TRUE);
+  g_thread_join (capture->thread);
+  g_assert_cmpint (capture->result, ==, CUDA_SUCCESS);
+  g_free (capture);
+}
+
 void
 in_thread (GThreadFunc func,
            gpointer data)

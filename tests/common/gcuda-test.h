@@ -83,6 +83,19 @@ typedef struct _Blocker Blocker;
 Blocker *blocker_new (GCudaStream *stream);
 void blocker_release (Blocker *blocker); /* and frees it, once the stream has passed */
 
+/* Another thread's capture in global mode, which others can break: from here until its end, which asserts that it is whole. */
+typedef enum
+{
+  CAPTURE_NON_BLOCKING,
+  CAPTURE_BLOCKING,
+  CAPTURE_PER_THREAD,
+} CaptureKind;
+
+typedef struct _Capture Capture;
+Capture *capture_begin (GCudaContext *context,
+                        CaptureKind kind);
+void capture_end (Capture *capture);
+
 /* Runs a function in a thread of its own, and waits for it. */
 void in_thread (GThreadFunc func,
                 gpointer data);

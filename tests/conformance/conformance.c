@@ -55,6 +55,8 @@ probe_result (CUresult result)
   return g_str_has_prefix (name, "CUDA_ERROR_") ? name + 11 : name + 5;
 }
 
+static void print (const char *what, const char *result, const char *format, va_list args) G_GNUC_PRINTF (3, 0);
+
 static void
 print (const char *what, const char *result, const char *format, va_list args)
 {
