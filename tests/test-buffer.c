@@ -30,7 +30,6 @@ test_life (Bed *bed,
   g_assert_cmpuint (bed_settled_use (bed), ==, 0);
 }
 
-
 /* Zero bytes are the same for each resource: valid, empty, and never the driver's business. */
 static void
 test_zero_size (Bed *bed,
@@ -110,10 +109,23 @@ test_fill (Bed *bed,
     guint width;
     gboolean good;
   } cases[] = {
-    { 8, 0xff, 1, TRUE }, { 7, 0, 1, TRUE }, { 8, 0xffff, 2, TRUE }, { 6, 0x1234, 2, TRUE }, { 8, 0xffffffff, 4, TRUE },
-    { 7, 1, 2, FALSE }, { 6, 1, 4, FALSE }, { 7, 1, 4, FALSE },
-    { 8, 1, 3, FALSE }, { 8, 1, 8, FALSE }, { 8, 1, 0, FALSE }, { 8, 1, G_MAXUINT, FALSE },
-    { 8, 0x100, 1, FALSE }, { 8, 0x10000, 2, FALSE }, { 8, 0x100000000, 4, FALSE }, { 8, G_MAXUINT64, 1, FALSE }, { 8, G_MAXUINT64, 4, FALSE },
+    { 8, 0xff, 1, TRUE },
+    { 7, 0, 1, TRUE },
+    { 8, 0xffff, 2, TRUE },
+    { 6, 0x1234, 2, TRUE },
+    { 8, 0xffffffff, 4, TRUE },
+    { 7, 1, 2, FALSE },
+    { 6, 1, 4, FALSE },
+    { 7, 1, 4, FALSE },
+    { 8, 1, 3, FALSE },
+    { 8, 1, 8, FALSE },
+    { 8, 1, 0, FALSE },
+    { 8, 1, G_MAXUINT, FALSE },
+    { 8, 0x100, 1, FALSE },
+    { 8, 0x10000, 2, FALSE },
+    { 8, 0x100000000, 4, FALSE },
+    { 8, G_MAXUINT64, 1, FALSE },
+    { 8, G_MAXUINT64, 4, FALSE },
   };
 
   for (guint i = 0; i < G_N_ELEMENTS (cases); i++)
@@ -192,18 +204,18 @@ test_fill_2d (Bed *bed,
   g_assert_true (gcuda_buffer_fill_2d (buffer, 0, 4, 0, 4, 5, 1, bed->stream, &error));
   g_assert_true (gcuda_buffer_fill_2d (buffer, 0, 4, 4, 0, 5, 1, bed->stream, &error));
   g_assert_no_error (error);
-#define BAD(...) \
+#define BAD(...)                                                                    \
   g_assert_false (gcuda_buffer_fill_2d (buffer, __VA_ARGS__, bed->stream, &error)); \
   assert_error_and_clear (error, GCUDA_ERROR_INVALID_ARGUMENT)
-  BAD (0, 3, 4, 2, 5, 1);                                  /* pitch below width */
-  BAD (0, 4, 4, 5, 5, 1);                                  /* one row too many */
-  BAD (1, 4, 4, 4, 5, 1);                                  /* one byte too far */
-  BAD (0, 5, 1, 2, 5, 2);                                  /* pitch not aligned */
-  BAD (1, 4, 1, 2, 5, 2);                                  /* place not aligned */
-  BAD (0, 4, 1, 2, 0x10000, 2);                            /* value */
-  BAD (0, 4, 1, 2, 1, 3);                                  /* width */
-  BAD (0, G_MAXUINT64 / 2, 4, 4, 5, 1);                    /* overflow */
-  BAD (0, G_MAXUINT64 & ~3ull, G_MAXUINT64 / 2, 2, 5, 4);  /* overflow of a row */
+  BAD (0, 3, 4, 2, 5, 1);                                 /* pitch below width */
+  BAD (0, 4, 4, 5, 5, 1);                                 /* one row too many */
+  BAD (1, 4, 4, 4, 5, 1);                                 /* one byte too far */
+  BAD (0, 5, 1, 2, 5, 2);                                 /* pitch not aligned */
+  BAD (1, 4, 1, 2, 5, 2);                                 /* place not aligned */
+  BAD (0, 4, 1, 2, 0x10000, 2);                           /* value */
+  BAD (0, 4, 1, 2, 1, 3);                                 /* width */
+  BAD (0, G_MAXUINT64 / 2, 4, 4, 5, 1);                   /* overflow */
+  BAD (0, G_MAXUINT64 & ~3ull, G_MAXUINT64 / 2, 2, 5, 4); /* overflow of a row */
   BAD (G_MAXUINT64, 4, 1, 1, 5, 1);
 #undef BAD
   assert_bytes (buffer, bed->stream, "\4\3\2\1\0\5\5\0\4\3\2\1\0\5\5\0", 16);
@@ -231,7 +243,7 @@ test_copy (Bed *bed,
   g_assert_true (gcuda_buffer_copy_range (a, 0, a, 8, 8, bed->stream, &error));
   g_assert_no_error (error);
   assert_bytes (a, bed->stream, "0123456701234567", 16);
-#define BAD(call) \
+#define BAD(call)        \
   g_assert_false (call); \
   assert_error_and_clear (error, GCUDA_ERROR_INVALID_ARGUMENT)
   BAD (gcuda_buffer_copy_to (a, small, bed->stream, &error));
@@ -274,7 +286,7 @@ test_copy_2d (Bed *bed,
   g_assert_true (gcuda_buffer_copy_2d (a, 0, 4, b, 0, 5, 0, 4, bed->stream, &error));
   g_assert_true (gcuda_buffer_copy_2d (a, 0, 4, b, 0, 5, 2, 0, bed->stream, &error));
   g_assert_no_error (error);
-#define BAD(...) \
+#define BAD(...)                                                            \
   g_assert_false (gcuda_buffer_copy_2d (__VA_ARGS__, bed->stream, &error)); \
   assert_error_and_clear (error, GCUDA_ERROR_INVALID_ARGUMENT)
   BAD (a, 0, 4, a, 1, 4, 2, 4);
@@ -377,7 +389,7 @@ test_upload (Bed *bed,
   g_assert_cmpint (g_atomic_int_get (&freed), ==, 1);
   assert_cuda (RAW (cuMemFreeHost) (memory));
 
-#define BAD(call) \
+#define BAD(call)        \
   g_assert_false (call); \
   assert_error_and_clear (error, GCUDA_ERROR_INVALID_ARGUMENT)
   bytes = g_bytes_new_static ("12345678", 8);
@@ -465,7 +477,7 @@ test_foreign (Bed *bed,
   assert_cuda (RAW (cuMemAlloc) (&address, 4096));
   assert_cuda (RAW (cuCtxPopCurrent) (&popped));
 
-#define BAD(...) \
+#define BAD(...)                                                      \
   g_assert_null (gcuda_buffer_new_for_address (__VA_ARGS__, &error)); \
   assert_error_and_clear (error, GCUDA_ERROR_INVALID_ARGUMENT)
   BAD (NULL, address, 4096, owner, bed->stream);
@@ -534,7 +546,7 @@ test_closed (Bed *bed,
       g_assert_true (gcuda_buffer_close (closed[i], NULL, &error));
       g_assert_true (gcuda_buffer_close (closed[i], bed->stream, &error));
       g_assert_no_error (error);
-#define CLOSED(call) \
+#define CLOSED(call)     \
   g_assert_false (call); \
   assert_error_and_clear (error, GCUDA_ERROR_CLOSED)
       CLOSED (gcuda_buffer_fill (closed[i], 0, 1, bed->stream, &error));

@@ -67,7 +67,10 @@ test_private (Bed *bed,
               gconstpointer data)
 {
   static const GCudaContextFlags flags[] = {
-    GCUDA_CONTEXT_FLAGS_NONE, GCUDA_CONTEXT_FLAGS_SPIN, GCUDA_CONTEXT_FLAGS_YIELD, GCUDA_CONTEXT_FLAGS_BLOCKING_SYNC,
+    GCUDA_CONTEXT_FLAGS_NONE,
+    GCUDA_CONTEXT_FLAGS_SPIN,
+    GCUDA_CONTEXT_FLAGS_YIELD,
+    GCUDA_CONTEXT_FLAGS_BLOCKING_SYNC,
   };
 
   for (guint i = 0; i < G_N_ELEMENTS (flags); i++)

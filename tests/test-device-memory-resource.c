@@ -227,7 +227,7 @@ test_bad_arguments (Bed *bed,
   g_assert_cmpuint (gcuda_device_memory_resource_get_release_threshold (bare), ==, 0);
   g_assert_false (gcuda_device_memory_resource_is_release_unlimited (bare));
   g_assert_cmpuint (gcuda_device_memory_resource_get_reuse (bare), ==, 0);
-#define CLOSED(call) \
+#define CLOSED(call)     \
   g_assert_false (call); \
   assert_error_and_clear (error, GCUDA_ERROR_CLOSED)
   CLOSED (gcuda_device_memory_resource_set_release_threshold (bare, 0, &error));

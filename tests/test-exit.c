@@ -65,12 +65,12 @@ make_all (gboolean held)
   CUcontext popped;
   CUstream raw;
 
-#define CHECKED(call)            \
-  G_STMT_START                   \
-  {                              \
-    call;                        \
-    g_assert_no_error (error);   \
-  }                              \
+#define CHECKED(call)          \
+  G_STMT_START                 \
+  {                            \
+    call;                      \
+    g_assert_no_error (error); \
+  }                            \
   G_STMT_END
 
   CHECKED (all.device = gcuda_device_new (0, &error));
@@ -789,8 +789,16 @@ child_reset (void)
   if (gcuda_test_is_simulated ())
     {
       static const char *const none[] = {
-        "cuMemFreeAsync", "cuStreamDestroy", "cuEventDestroy", "cuEventRecord", "cuEventQuery", "cuStreamQuery",
-        "cuStreamSynchronize", "cuStreamIsCapturing", "cuCtxPushCurrent", "cuCtxSynchronize",
+        "cuMemFreeAsync",
+        "cuStreamDestroy",
+        "cuEventDestroy",
+        "cuEventRecord",
+        "cuEventQuery",
+        "cuStreamQuery",
+        "cuStreamSynchronize",
+        "cuStreamIsCapturing",
+        "cuCtxPushCurrent",
+        "cuCtxSynchronize",
       };
       g_autofree char *plain_text = g_strdup_printf ("0x%" G_GINT64_MODIFIER "x", plain_address);
 
@@ -873,8 +881,17 @@ static gboolean
 is_own_call (const char *line)
 {
   static const char *const own[] = {
-    " cuMemAllocFromPoolAsync(", " cuMemAlloc(", " cuMemsetD8Async(", " cuStreamIsCapturing(", " cuCtxGetId(", " cuCtxGetCurrent(",
-    " cuCtxPushCurrent(", " cuCtxPopCurrent(", " cuEventCreate(", " cuGetErrorName(", " cuGetErrorString(",
+    " cuMemAllocFromPoolAsync(",
+    " cuMemAlloc(",
+    " cuMemsetD8Async(",
+    " cuStreamIsCapturing(",
+    " cuCtxGetId(",
+    " cuCtxGetCurrent(",
+    " cuCtxPushCurrent(",
+    " cuCtxPopCurrent(",
+    " cuEventCreate(",
+    " cuGetErrorName(",
+    " cuGetErrorString(",
   };
 
   for (guint i = 0; i < G_N_ELEMENTS (own); i++)

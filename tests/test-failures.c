@@ -22,8 +22,8 @@ typedef struct
   GCudaStream *stream; /* what the operation uses: a created one, or a default one */
   GCudaStream *other;
   GCudaSynchronousMemoryResource *synchronous;
-  GCudaBuffer *a, *b; /* of the pool */
-  GCudaBuffer *c;     /* of plain memory */
+  GCudaBuffer *a, *b;    /* of the pool */
+  GCudaBuffer *c;        /* of plain memory */
   GCudaContext *context; /* a private one */
   GCudaStream *far;      /* in it */
   GCudaEvent *early, *late;
@@ -742,8 +742,14 @@ run_synchronous_new_for_device (Scene *scene,
 }
 
 #define RELEASES .until = "cuThreadExchangeStreamCaptureMode"
-#define UNKNOWN_QUESTION { "cuDeviceGetAttribute", "a driver that does not know the attribute is asked for the thing itself" }
-#define OTHERS_CAPTURE { "cuThreadExchangeStreamCaptureMode", "it only spares the captures of other threads" }
+#define UNKNOWN_QUESTION                                                                              \
+  {                                                                                                   \
+    "cuDeviceGetAttribute", "a driver that does not know the attribute is asked for the thing itself" \
+  }
+#define OTHERS_CAPTURE                                                                  \
+  {                                                                                     \
+    "cuThreadExchangeStreamCaptureMode", "it only spares the captures of other threads" \
+  }
 
 static const Operation operations[] = {
   { "device/is-available", .run = run_is_available },
@@ -930,7 +936,8 @@ scene_assert_unchanged (Scene *scene,
     return;
   for (guint i = 0; i < 3; i++)
     {
-      GCudaBuffer *buffer = i == 0 ? scene->a : i == 1 ? scene->b : scene->c;
+      GCudaBuffer *buffer = i == 0 ? scene->a : i == 1 ? scene->b
+                                                       : scene->c;
 
       g_assert_false (gcuda_buffer_is_closed (buffer));
       g_assert_cmpuint (gcuda_buffer_get_size (buffer), ==, SIZE);
@@ -1107,7 +1114,8 @@ assert_same_balance (const GcudasimBalance *before,
 {
   GcudasimBalance after;
 
-  SIMULATOR (gcudasim_balance) (&after);
+  SIMULATOR (gcudasim_balance)
+  (&after);
   g_assert_cmpuint (after.allocations, ==, before->allocations);
   g_assert_cmpuint (after.streams, ==, before->streams);
   g_assert_cmpuint (after.contexts, ==, before->contexts);
@@ -1192,10 +1200,12 @@ run_failing (Bed *bed,
   g_test_message ("%s", what);
 
   settle (bed);
-  SIMULATOR (gcudasim_balance) (&before);
+  SIMULATOR (gcudasim_balance)
+  (&before);
   scene_set_up (&scene, operation, setting->kind);
   settle (bed);
-  SIMULATOR (gcudasim_balance) (&during);
+  SIMULATOR (gcudasim_balance)
+  (&during);
   if (setting->elsewhere != NULL)
     assert_cuda (RAW (cuCtxPushCurrent) (setting->elsewhere));
 
@@ -1233,7 +1243,8 @@ run_failing (Bed *bed,
     {
       if (!twice)
         g_error ("%s: the thread is in another capture mode", what);
-      SIMULATOR (gcudasim_fail) (NULL);
+      SIMULATOR (gcudasim_fail)
+      (NULL);
       {
         CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
 
@@ -1583,7 +1594,8 @@ test_teardown (Bed *bed,
     g_assert_false (gcuda_buffer_is_closed (buffer));
   }
   settle (bed);
-  SIMULATOR (gcudasim_balance) (&before);
+  SIMULATOR (gcudasim_balance)
+  (&before);
 
   switch (test->drop)
     {
@@ -1850,7 +1862,13 @@ test_load (void)
 {
   static const char *const loading[] = { "cuInit", "cuGetProcAddress" };
   static const char *const looking_up[] = {
-    "cuDeviceGetCount", "cuDeviceGet", "cuDeviceGetName", "cuDeviceGetUuid", "cuDeviceGetPCIBusId", "cuDeviceTotalMem", "cuDeviceGetAttribute",
+    "cuDeviceGetCount",
+    "cuDeviceGet",
+    "cuDeviceGetName",
+    "cuDeviceGetUuid",
+    "cuDeviceGetPCIBusId",
+    "cuDeviceTotalMem",
+    "cuDeviceGetAttribute",
   };
   g_autoptr (GError) error = NULL;
   g_autoptr (GCudaDevice) device = NULL;

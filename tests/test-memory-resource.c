@@ -410,7 +410,7 @@ test_addresses (Bed *bed,
 
       g_assert_no_error (error);
       g_assert_cmpuint (address % 256, ==, 0);
-#define BAD(call, code) \
+#define BAD(call, code)  \
   g_assert_false (call); \
   assert_error_and_clear (error, code)
       BAD (gcuda_memory_resource_allocate_address (resources[i], 64, 3, bed->stream, &error) != 0, GCUDA_ERROR_INVALID_ARGUMENT);

@@ -50,8 +50,15 @@ typedef enum
 static const char *const kind_names[] = { "created", "legacy", "per-thread" };
 static const char *const set_names[] = { "allocation", "setter", "close" };
 static const char *const drop_names[] = {
-  "close", "unref", "thread", "other-context", "owner-ended",
-  "capture-non-blocking", "capture-blocking", "capture-per-thread", "host-function",
+  "close",
+  "unref",
+  "thread",
+  "other-context",
+  "owner-ended",
+  "capture-non-blocking",
+  "capture-blocking",
+  "capture-per-thread",
+  "host-function",
 };
 static const char *const resource_names[] = { "pool", "synchronous" };
 
@@ -632,7 +639,7 @@ main (int argc,
             g_autofree char *path = g_strdup_printf ("/recipe/%s/%s/set-by-%s/dropped-by-%s", resource_names[resource],
                                                      kind_names[kind], set_names[set], drop_names[where]);
 
-            *test = (Case) { kind, set, where, resource };
+            *test = (Case){ kind, set, where, resource };
             g_test_add_vtable (path, sizeof (Bed), test, (GTestFixtureFunc) bed_set_up, (GTestFixtureFunc) test_case, (GTestFixtureFunc) bed_tear_down);
           }
   bed_add ("/recipe/setter/checks", test_setter_checks);

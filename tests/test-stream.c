@@ -92,7 +92,7 @@ assert_all_closed (GCudaStream *stream,
   g_assert_true (gcuda_stream_is_closed (stream));
   g_assert_cmpuint (gcuda_stream_get_handle (stream), ==, 0);
   calls = gcuda_test_is_simulated () ? gcuda_test_count_calls (NULL) : 0;
-#define CLOSED(call) \
+#define CLOSED(call)     \
   g_assert_false (call); \
   assert_error_and_clear (error, GCUDA_ERROR_CLOSED)
   CLOSED (gcuda_stream_synchronize (stream, &error));
@@ -370,7 +370,7 @@ test_capture (Bed *bed,
   assert_cuda (RAW (cuStreamBeginCapture) (raw, CU_STREAM_CAPTURE_MODE_GLOBAL));
   g_assert_true (gcuda_stream_is_capturing (bed->stream, &error));
   g_assert_no_error (error);
-#define CAPTURING(call) \
+#define CAPTURING(call)  \
   g_assert_false (call); \
   assert_error_and_clear (error, GCUDA_ERROR_CAPTURING)
   CAPTURING (gcuda_stream_synchronize (bed->stream, &error));

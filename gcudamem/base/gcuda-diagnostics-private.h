@@ -16,12 +16,12 @@ typedef enum
 
 GCudaDebugFlags _gcuda_debug_flags (void);
 
-#define GCUDA_NOTE(flag, ...) \
-  G_STMT_START \
-  { \
+#define GCUDA_NOTE(flag, ...)                                    \
+  G_STMT_START                                                   \
+  {                                                              \
     if (G_UNLIKELY (_gcuda_debug_flags () & GCUDA_DEBUG_##flag)) \
-      g_debug (__VA_ARGS__); \
-  } \
+      g_debug (__VA_ARGS__);                                     \
+  }                                                              \
   G_STMT_END
 
 /* The one channel for failures that nobody can be given: a structured warning and the program's handler, if any. */

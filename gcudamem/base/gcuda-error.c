@@ -10,7 +10,9 @@
  *
  * Since: 0.1
  */
+/* clang-format off: the first word is text */
 G_DEFINE_QUARK (gcuda-error-quark, gcuda_error)
+/* clang-format on */
 
 gboolean
 _gcuda_fail (GError **error,

@@ -44,8 +44,7 @@ device_list_iface_init (GListModelInterface *iface)
   iface->get_item = device_list_get_item;
 }
 
-G_DEFINE_FINAL_TYPE_WITH_CODE (GCudaDeviceList, _gcuda_device_list, G_TYPE_OBJECT,
-                               G_IMPLEMENT_INTERFACE (G_TYPE_LIST_MODEL, device_list_iface_init))
+G_DEFINE_FINAL_TYPE_WITH_CODE (GCudaDeviceList, _gcuda_device_list, G_TYPE_OBJECT, G_IMPLEMENT_INTERFACE (G_TYPE_LIST_MODEL, device_list_iface_init))
 
 static void
 device_list_finalize (GObject *object)

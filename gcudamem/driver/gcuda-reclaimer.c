@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "gcuda-reclaimer-private.h"
 
-#define BACKOFF_MINIMUM 50   /* microseconds between two passes */
+#define BACKOFF_MINIMUM 50 /* microseconds between two passes */
 #define BACKOFF_MAXIMUM 2000
-#define HOME_INTERVAL 20    /* milliseconds until a loop on a wrong thread is tried again */
+#define HOME_INTERVAL   20 /* milliseconds until a loop on a wrong thread is tried again */
 
 static GMutex lock;
 static GCond wake;    /* something was pushed, or is waited for */

@@ -29,8 +29,7 @@ SIM_ENTRY (cuMemAlloc_v2, SIM_UNSAFE, (CUdeviceptr *, dptr), (size_t, bytesize))
   return device_alloc (dptr, bytesize);
 }
 
-SIM_ENTRY (cuMemAllocPitch_v2, SIM_UNSAFE, (CUdeviceptr *, dptr), (size_t *, pPitch), (size_t, WidthInBytes), (size_t, Height),
-           (unsigned int, ElementSizeBytes))
+SIM_ENTRY (cuMemAllocPitch_v2, SIM_UNSAFE, (CUdeviceptr *, dptr), (size_t *, pPitch), (size_t, WidthInBytes), (size_t, Height), (unsigned int, ElementSizeBytes))
 {
   gsize pitch;
 

@@ -282,8 +282,7 @@ SIM_ENTRY_SZ (cuStreamBeginCapture_v2, 0, (CUstream, hStream), (CUstreamCaptureM
   return begin (hStream, NULL, NULL, 0, mode);
 }
 
-SIM_ENTRY_SZ (cuStreamBeginCaptureToGraph, 0, (CUstream, hStream), (CUgraph, hGraph), (const CUgraphNode *, dependencies),
-              (const CUgraphEdgeData *, dependencyData), (size_t, numDependencies), (CUstreamCaptureMode, mode))
+SIM_ENTRY_SZ (cuStreamBeginCaptureToGraph, 0, (CUstream, hStream), (CUgraph, hGraph), (const CUgraphNode *, dependencies), (const CUgraphEdgeData *, dependencyData), (size_t, numDependencies), (CUstreamCaptureMode, mode))
 {
   SimGraph *graph = sim_graph (hGraph);
 
@@ -378,8 +377,7 @@ SIM_ENTRY_SZ (cuStreamIsCapturing, 0, (CUstream, hStream), (CUstreamCaptureStatu
 }
 
 static CUresult
-get_info (CUstream handle, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph, const CUgraphNode **deps,
-          const CUgraphEdgeData **edges, size_t *n_deps)
+get_info (CUstream handle, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph, const CUgraphNode **deps, const CUgraphEdgeData **edges, size_t *n_deps)
 {
   SimStream *stream;
 
@@ -418,14 +416,12 @@ SIM_ENTRY_SZ (cuStreamGetCaptureInfo, 0, (CUstream, hStream), (CUstreamCaptureSt
   return get_info (hStream, captureStatus_out, id_out, NULL, NULL, NULL, NULL);
 }
 
-SIM_ENTRY_SZ (cuStreamGetCaptureInfo_v2, 0, (CUstream, hStream), (CUstreamCaptureStatus *, captureStatus_out), (cuuint64_t *, id_out),
-              (CUgraph *, graph_out), (const CUgraphNode **, dependencies_out), (size_t *, numDependencies_out))
+SIM_ENTRY_SZ (cuStreamGetCaptureInfo_v2, 0, (CUstream, hStream), (CUstreamCaptureStatus *, captureStatus_out), (cuuint64_t *, id_out), (CUgraph *, graph_out), (const CUgraphNode **, dependencies_out), (size_t *, numDependencies_out))
 {
   return get_info (hStream, captureStatus_out, id_out, graph_out, dependencies_out, NULL, numDependencies_out);
 }
 
-SIM_ENTRY_SZ (cuStreamGetCaptureInfo_v3, 0, (CUstream, hStream), (CUstreamCaptureStatus *, captureStatus_out), (cuuint64_t *, id_out),
-              (CUgraph *, graph_out), (const CUgraphNode **, dependencies_out), (const CUgraphEdgeData **, edgeData_out), (size_t *, numDependencies_out))
+SIM_ENTRY_SZ (cuStreamGetCaptureInfo_v3, 0, (CUstream, hStream), (CUstreamCaptureStatus *, captureStatus_out), (cuuint64_t *, id_out), (CUgraph *, graph_out), (const CUgraphNode **, dependencies_out), (const CUgraphEdgeData **, edgeData_out), (size_t *, numDependencies_out))
 {
   return get_info (hStream, captureStatus_out, id_out, graph_out, dependencies_out, edgeData_out, numDependencies_out);
 }
@@ -461,8 +457,7 @@ SIM_ENTRY_SZ (cuStreamUpdateCaptureDependencies, 0, (CUstream, hStream), (CUgrap
   return update_dependencies (hStream, dependencies, numDependencies, flags);
 }
 
-SIM_ENTRY_SZ (cuStreamUpdateCaptureDependencies_v2, 0, (CUstream, hStream), (CUgraphNode *, dependencies), (const CUgraphEdgeData *, dependencyData),
-              (size_t, numDependencies), (unsigned int, flags))
+SIM_ENTRY_SZ (cuStreamUpdateCaptureDependencies_v2, 0, (CUstream, hStream), (CUgraphNode *, dependencies), (const CUgraphEdgeData *, dependencyData), (size_t, numDependencies), (unsigned int, flags))
 {
   (void) dependencyData;
   return update_dependencies (hStream, dependencies, numDependencies, flags);

@@ -6,7 +6,7 @@
 #include "gcudasim.h"
 
 #define ALLOWED_FLAGS 0xffu
-#define N_LIMITS 7
+#define N_LIMITS      7
 
 /* All that ever were: operations and other threads' stacks may still point at one. */
 static GPtrArray *contexts;

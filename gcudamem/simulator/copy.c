@@ -223,22 +223,22 @@ fill (CUdeviceptr dst, gsize pitch, guint32 value, guint element, gsize width, g
   return wait && stream->capture == NULL ? sim_stream_wait (stream) : CUDA_SUCCESS;
 }
 
-#define FILL(bits, ctype) \
-  SIM_ENTRY_DS (cuMemsetD##bits##_v2, 0, (CUdeviceptr, dstDevice), (ctype, value), (size_t, N)) \
-  { \
-    return fill (dstDevice, N * (bits / 8), value, bits / 8, N, 1, NULL, TRUE); \
-  } \
-  SIM_ENTRY_SZ (cuMemsetD##bits##Async, SIM_CALLBACK, (CUdeviceptr, dstDevice), (ctype, value), (size_t, N), (CUstream, hStream)) \
-  { \
-    return fill (dstDevice, N * (bits / 8), value, bits / 8, N, 1, hStream, FALSE); \
-  } \
-  SIM_ENTRY_DS (cuMemsetD2D##bits##_v2, 0, (CUdeviceptr, dstDevice), (size_t, dstPitch), (ctype, value), (size_t, Width), (size_t, Height)) \
-  { \
-    return fill (dstDevice, dstPitch, value, bits / 8, Width, Height, NULL, TRUE); \
-  } \
+#define FILL(bits, ctype)                                                                                                                                                     \
+  SIM_ENTRY_DS (cuMemsetD##bits##_v2, 0, (CUdeviceptr, dstDevice), (ctype, value), (size_t, N))                                                                               \
+  {                                                                                                                                                                           \
+    return fill (dstDevice, N * (bits / 8), value, bits / 8, N, 1, NULL, TRUE);                                                                                               \
+  }                                                                                                                                                                           \
+  SIM_ENTRY_SZ (cuMemsetD##bits##Async, SIM_CALLBACK, (CUdeviceptr, dstDevice), (ctype, value), (size_t, N), (CUstream, hStream))                                             \
+  {                                                                                                                                                                           \
+    return fill (dstDevice, N * (bits / 8), value, bits / 8, N, 1, hStream, FALSE);                                                                                           \
+  }                                                                                                                                                                           \
+  SIM_ENTRY_DS (cuMemsetD2D##bits##_v2, 0, (CUdeviceptr, dstDevice), (size_t, dstPitch), (ctype, value), (size_t, Width), (size_t, Height))                                   \
+  {                                                                                                                                                                           \
+    return fill (dstDevice, dstPitch, value, bits / 8, Width, Height, NULL, TRUE);                                                                                            \
+  }                                                                                                                                                                           \
   SIM_ENTRY_SZ (cuMemsetD2D##bits##Async, SIM_CALLBACK, (CUdeviceptr, dstDevice), (size_t, dstPitch), (ctype, value), (size_t, Width), (size_t, Height), (CUstream, hStream)) \
-  { \
-    return fill (dstDevice, dstPitch, value, bits / 8, Width, Height, hStream, FALSE); \
+  {                                                                                                                                                                           \
+    return fill (dstDevice, dstPitch, value, bits / 8, Width, Height, hStream, FALSE);                                                                                        \
   }
 
 FILL (8, unsigned char)
@@ -249,9 +249,9 @@ FILL (32, unsigned int)
 
 typedef enum
 {
-  SIDE_KNOWN,                 /* must be memory of the driver */
-  SIDE_HOST,                  /* any host memory, or the driver's */
-  SIDE_ANY,                   /* found out by its address */
+  SIDE_KNOWN, /* must be memory of the driver */
+  SIDE_HOST,  /* any host memory, or the driver's */
+  SIDE_ANY,   /* found out by its address */
 } SimSide;
 
 static CUresult
@@ -402,8 +402,7 @@ SIM_ENTRY_DS (cuMemcpyPeer, 0, (CUdeviceptr, dstDevice), (CUcontext, dstContext)
   return copy_peer (dstDevice, dstContext, srcDevice, srcContext, ByteCount, NULL, TRUE);
 }
 
-SIM_ENTRY_SZ (cuMemcpyPeerAsync, SIM_CALLBACK, (CUdeviceptr, dstDevice), (CUcontext, dstContext), (CUdeviceptr, srcDevice), (CUcontext, srcContext),
-              (size_t, ByteCount), (CUstream, hStream))
+SIM_ENTRY_SZ (cuMemcpyPeerAsync, SIM_CALLBACK, (CUdeviceptr, dstDevice), (CUcontext, dstContext), (CUdeviceptr, srcDevice), (CUcontext, srcContext), (size_t, ByteCount), (CUstream, hStream))
 {
   return copy_peer (dstDevice, dstContext, srcDevice, srcContext, ByteCount, hStream, FALSE);
 }
@@ -625,16 +624,14 @@ copy_batch (CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, C
   return CUDA_SUCCESS;
 }
 
-SIM_ENTRY_SZ (cuMemcpyBatchAsync, 0, (CUdeviceptr *, dsts), (CUdeviceptr *, srcs), (size_t *, sizes), (size_t, count), (CUmemcpyAttributes *, attrs),
-              (size_t *, attrsIdxs), (size_t, numAttrs), (size_t *, failIdx), (CUstream, hStream))
+SIM_ENTRY_SZ (cuMemcpyBatchAsync, 0, (CUdeviceptr *, dsts), (CUdeviceptr *, srcs), (size_t *, sizes), (size_t, count), (CUmemcpyAttributes *, attrs), (size_t *, attrsIdxs), (size_t, numAttrs), (size_t *, failIdx), (CUstream, hStream))
 {
   if (failIdx != NULL)
     *failIdx = SIZE_MAX;
   return copy_batch (dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, hStream);
 }
 
-SIM_ENTRY_SZ (cuMemcpyBatchAsync_v2, 0, (CUdeviceptr *, dsts), (CUdeviceptr *, srcs), (size_t *, sizes), (size_t, count), (CUmemcpyAttributes *, attrs),
-              (size_t *, attrsIdxs), (size_t, numAttrs), (CUstream, hStream))
+SIM_ENTRY_SZ (cuMemcpyBatchAsync_v2, 0, (CUdeviceptr *, dsts), (CUdeviceptr *, srcs), (size_t *, sizes), (size_t, count), (CUmemcpyAttributes *, attrs), (size_t *, attrsIdxs), (size_t, numAttrs), (CUstream, hStream))
 {
   return copy_batch (dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, hStream);
 }

@@ -22,11 +22,11 @@ typedef struct
 static struct
 {
   GPtrArray *faults;
-  GHashTable *counts;         /* function name: guint64 * */
+  GHashTable *counts; /* function name: guint64 * */
   guint64 total;
-  GHashTable *reported;       /* functions said not to be simulated */
-  int fd;                     /* of the log; -1: none */
-  GString *memory;            /* of gcudasim_log_start */
+  GHashTable *reported; /* functions said not to be simulated */
+  int fd;               /* of the log; -1: none */
+  GString *memory;      /* of gcudasim_log_start */
   guint64 sequence;
 } entry = { .fd = -1 };
 
@@ -220,7 +220,8 @@ sim_call_arg (SimCall *call, CUresult result, const char *name, SimArgKind kind,
         bits = 2;
       if (bits <= 2)
         {
-          g_string_append (call->text, bits == 0 ? "null" : bits == 1 ? "legacy" : "per-thread");
+          g_string_append (call->text, bits == 0 ? "null" : bits == 1 ? "legacy"
+                                                                      : "per-thread");
           return;
         }
       break;

@@ -37,73 +37,74 @@
 #include <cuda.h>
 
 #ifdef __cplusplus
-extern "C" {
+extern "C"
+{
 #endif
 
-/* What is alive in this process. */
-typedef struct
-{
-  unsigned long long allocations;       /* of all kinds, mapped chunks not counted */
-  unsigned long long streams;           /* created ones */
-  unsigned long long events;
-  unsigned long long contexts;          /* created ones, and active primary ones */
-  unsigned long long pools;             /* created and imported, not the default ones */
-  unsigned long long reservations;
-  unsigned long long mappings;
-  unsigned long long memory_handles;    /* cuMemCreate: references not released */
-  unsigned long long graphs;
-  unsigned long long graph_execs;
-  unsigned long long user_objects;
-  unsigned long long pending;           /* operations */
-  unsigned long long device_bytes;      /* physical memory in use, all devices */
-} GcudasimBalance;
+  /* What is alive in this process. */
+  typedef struct
+  {
+    unsigned long long allocations; /* of all kinds, mapped chunks not counted */
+    unsigned long long streams;     /* created ones */
+    unsigned long long events;
+    unsigned long long contexts; /* created ones, and active primary ones */
+    unsigned long long pools;    /* created and imported, not the default ones */
+    unsigned long long reservations;
+    unsigned long long mappings;
+    unsigned long long memory_handles; /* cuMemCreate: references not released */
+    unsigned long long graphs;
+    unsigned long long graph_execs;
+    unsigned long long user_objects;
+    unsigned long long pending;      /* operations */
+    unsigned long long device_bytes; /* physical memory in use, all devices */
+  } GcudasimBalance;
 
-/* Makes calls fail. SPEC is FUNCTION:N=RESULT,...: from now on the N-th call of
+  /* Makes calls fail. SPEC is FUNCTION:N=RESULT,...: from now on the N-th call of
  * FUNCTION answers RESULT and does nothing; N+ means the N-th and all later.
  * FUNCTION has no version suffix; RESULT is a name, with or without
  * CUDA_ERROR_, or a number. Counting starts anew with each gcudasim_fail().
  * NULL or "" clears. Returns 1, or 0 for a malformed SPEC (nothing changes). */
-int gcudasim_fail (const char *spec);
+  int gcudasim_fail (const char *spec);
 
-/* How many times FUNCTION was called since the start of the process, failures
+  /* How many times FUNCTION was called since the start of the process, failures
  * included; NULL: any function. */
-unsigned long long gcudasim_call_count (const char *function);
+  unsigned long long gcudasim_call_count (const char *function);
 
-/* Keeps the log in memory from now on; take returns it (free() it) and goes on
+  /* Keeps the log in memory from now on; take returns it (free() it) and goes on
  * with an empty one; NULL if it was not started. Independent of GCUDASIM_LOG. */
-void gcudasim_log_start (void);
-char *gcudasim_log_take (void);
+  void gcudasim_log_start (void);
+  char *gcudasim_log_take (void);
 
-/* Ends gcudasim_log_start(); what was not taken is dropped. */
-void gcudasim_log_stop (void);
+  /* Ends gcudasim_log_start(); what was not taken is dropped. */
+  void gcudasim_log_stop (void);
 
-/* Overrides a device attribute. ATTRIBUTE is a CUdevice_attribute. */
-void gcudasim_set_attribute (int device, int attribute, int value);
+  /* Overrides a device attribute. ATTRIBUTE is a CUdevice_attribute. */
+  void gcudasim_set_attribute (int device, int attribute, int value);
 
-/* Makes the query of a device attribute answer an error; 0 removes that. */
-void gcudasim_set_attribute_error (int device, int attribute, int result);
+  /* Makes the query of a device attribute answer an error; 0 removes that. */
+  void gcudasim_set_attribute_error (int device, int attribute, int result);
 
-/* Makes a context lost, as an illegal address in a kernel does. Returns 0 if
+  /* Makes a context lost, as an illegal address in a kernel does. Returns 0 if
  * there is no such context. */
-int gcudasim_lose_context (CUcontext context);
+  int gcudasim_lose_context (CUcontext context);
 
-/* While held, no operation starts: what is queued stays pending, and a call
+  /* While held, no operation starts: what is queued stays pending, and a call
  * that waits for it waits until gcudasim_hold (0). */
-void gcudasim_hold (int on);
+  void gcudasim_hold (int on);
 
-/* Runs everything that is runnable, even in a held or laziest simulator, and
+  /* Runs everything that is runnable, even in a held or laziest simulator, and
  * returns when nothing is pending. Not for use inside host functions. */
-void gcudasim_drain (void);
+  void gcudasim_drain (void);
 
-/* Number of operations not yet done, all streams. */
-unsigned long long gcudasim_pending (void);
+  /* Number of operations not yet done, all streams. */
+  unsigned long long gcudasim_pending (void);
 
-/* Sets scheduler ("shuffled", "laziest") and seed while running. Returns 0 for
+  /* Sets scheduler ("shuffled", "laziest") and seed while running. Returns 0 for
  * an unknown name. */
-int gcudasim_set_scheduler (const char *name, unsigned int seed);
+  int gcudasim_set_scheduler (const char *name, unsigned int seed);
 
-/* Fills in BALANCE. */
-void gcudasim_balance (GcudasimBalance *balance);
+  /* Fills in BALANCE. */
+  void gcudasim_balance (GcudasimBalance *balance);
 
 #ifdef __cplusplus
 }

@@ -11,12 +11,12 @@
 
 struct _SimExec
 {
-  gint refs;                  /* handle, launches under way */
+  gint refs; /* handle, launches under way */
   CUgraphExec handle;
-  SimGraph *graph;            /* the clone */
-  SimGraph *source;           /* of one with memory nodes, referenced */
+  SimGraph *graph;  /* the clone */
+  SimGraph *source; /* of one with memory nodes, referenced */
   cuuint64_t flags;
-  SimOp *last;                /* end of the latest launch, referenced */
+  SimOp *last; /* end of the latest launch, referenced */
   SimContext *context;
 };
 
@@ -562,8 +562,7 @@ SIM_ENTRY (cuGraphAddDependencies, 0, (CUgraph, hGraph), (const CUgraphNode *, f
   return change_dependencies (hGraph, from, to, numDependencies, TRUE);
 }
 
-SIM_ENTRY (cuGraphAddDependencies_v2, 0, (CUgraph, hGraph), (const CUgraphNode *, from), (const CUgraphNode *, to), (const CUgraphEdgeData *, edgeData),
-           (size_t, numDependencies))
+SIM_ENTRY (cuGraphAddDependencies_v2, 0, (CUgraph, hGraph), (const CUgraphNode *, from), (const CUgraphNode *, to), (const CUgraphEdgeData *, edgeData), (size_t, numDependencies))
 {
   (void) edgeData;
   return change_dependencies (hGraph, from, to, numDependencies, TRUE);
@@ -574,8 +573,7 @@ SIM_ENTRY (cuGraphRemoveDependencies, 0, (CUgraph, hGraph), (const CUgraphNode *
   return change_dependencies (hGraph, from, to, numDependencies, FALSE);
 }
 
-SIM_ENTRY (cuGraphRemoveDependencies_v2, 0, (CUgraph, hGraph), (const CUgraphNode *, from), (const CUgraphNode *, to), (const CUgraphEdgeData *, edgeData),
-           (size_t, numDependencies))
+SIM_ENTRY (cuGraphRemoveDependencies_v2, 0, (CUgraph, hGraph), (const CUgraphNode *, from), (const CUgraphNode *, to), (const CUgraphEdgeData *, edgeData), (size_t, numDependencies))
 {
   (void) edgeData;
   return change_dependencies (hGraph, from, to, numDependencies, FALSE);
@@ -873,8 +871,7 @@ SIM_ENTRY (cuGraphAddEmptyNode, 0, (CUgraphNode *, phGraphNode), (CUgraph, hGrap
   return add_node (phGraphNode, hGraph, dependencies, numDependencies, CU_GRAPH_NODE_TYPE_EMPTY, &work, NULL);
 }
 
-SIM_ENTRY (cuGraphAddMemsetNode, 0, (CUgraphNode *, phGraphNode), (CUgraph, hGraph), (const CUgraphNode *, dependencies), (size_t, numDependencies),
-           (const CUDA_MEMSET_NODE_PARAMS *, memsetParams), (CUcontext, ctx))
+SIM_ENTRY (cuGraphAddMemsetNode, 0, (CUgraphNode *, phGraphNode), (CUgraph, hGraph), (const CUgraphNode *, dependencies), (size_t, numDependencies), (const CUDA_MEMSET_NODE_PARAMS *, memsetParams), (CUcontext, ctx))
 {
   SimWork work;
   SimNode *node;
@@ -900,8 +897,7 @@ SIM_ENTRY (cuGraphMemsetNodeGetParams, 0, (CUgraphNode, hNode), (CUDA_MEMSET_NOD
   return CUDA_SUCCESS;
 }
 
-SIM_ENTRY (cuGraphAddMemcpyNode, 0, (CUgraphNode *, phGraphNode), (CUgraph, hGraph), (const CUgraphNode *, dependencies), (size_t, numDependencies),
-           (const CUDA_MEMCPY3D *, copyParams), (CUcontext, ctx))
+SIM_ENTRY (cuGraphAddMemcpyNode, 0, (CUgraphNode *, phGraphNode), (CUgraph, hGraph), (const CUgraphNode *, dependencies), (size_t, numDependencies), (const CUDA_MEMCPY3D *, copyParams), (CUcontext, ctx))
 {
   SimWork work;
   SimNode *node;
@@ -942,8 +938,7 @@ SIM_ENTRY (cuGraphMemcpyNodeGetParams, 0, (CUgraphNode, hNode), (CUDA_MEMCPY3D *
   return CUDA_SUCCESS;
 }
 
-SIM_ENTRY (cuGraphAddHostNode, 0, (CUgraphNode *, phGraphNode), (CUgraph, hGraph), (const CUgraphNode *, dependencies), (size_t, numDependencies),
-           (const CUDA_HOST_NODE_PARAMS *, nodeParams))
+SIM_ENTRY (cuGraphAddHostNode, 0, (CUgraphNode *, phGraphNode), (CUgraph, hGraph), (const CUgraphNode *, dependencies), (size_t, numDependencies), (const CUDA_HOST_NODE_PARAMS *, nodeParams))
 {
   SimWork work;
 
@@ -962,8 +957,7 @@ SIM_ENTRY (cuGraphHostNodeGetParams, 0, (CUgraphNode, hNode), (CUDA_HOST_NODE_PA
   return CUDA_SUCCESS;
 }
 
-SIM_ENTRY (cuGraphAddChildGraphNode, 0, (CUgraphNode *, phGraphNode), (CUgraph, hGraph), (const CUgraphNode *, dependencies), (size_t, numDependencies),
-           (CUgraph, childGraph))
+SIM_ENTRY (cuGraphAddChildGraphNode, 0, (CUgraphNode *, phGraphNode), (CUgraph, hGraph), (const CUgraphNode *, dependencies), (size_t, numDependencies), (CUgraph, childGraph))
 {
   SimWork work = { .kind = SIM_WORK_CHILD };
   SimGraph *child = sim_graph (childGraph);
@@ -997,14 +991,12 @@ add_event_node (CUgraphNode *out, CUgraph hGraph, const CUgraphNode *deps, size_
   return add_node (out, hGraph, deps, n_deps, kind == SIM_WORK_RECORD ? CU_GRAPH_NODE_TYPE_EVENT_RECORD : CU_GRAPH_NODE_TYPE_WAIT_EVENT, &work, NULL);
 }
 
-SIM_ENTRY (cuGraphAddEventRecordNode, 0, (CUgraphNode *, phGraphNode), (CUgraph, hGraph), (const CUgraphNode *, dependencies), (size_t, numDependencies),
-           (CUevent, event))
+SIM_ENTRY (cuGraphAddEventRecordNode, 0, (CUgraphNode *, phGraphNode), (CUgraph, hGraph), (const CUgraphNode *, dependencies), (size_t, numDependencies), (CUevent, event))
 {
   return add_event_node (phGraphNode, hGraph, dependencies, numDependencies, event, SIM_WORK_RECORD);
 }
 
-SIM_ENTRY (cuGraphAddEventWaitNode, 0, (CUgraphNode *, phGraphNode), (CUgraph, hGraph), (const CUgraphNode *, dependencies), (size_t, numDependencies),
-           (CUevent, event))
+SIM_ENTRY (cuGraphAddEventWaitNode, 0, (CUgraphNode *, phGraphNode), (CUgraph, hGraph), (const CUgraphNode *, dependencies), (size_t, numDependencies), (CUevent, event))
 {
   return add_event_node (phGraphNode, hGraph, dependencies, numDependencies, event, SIM_WORK_WAIT);
 }
@@ -1132,8 +1124,7 @@ add_alloc_node (CUgraphNode *out, CUgraph hGraph, const CUgraphNode *deps, size_
   return result;
 }
 
-SIM_ENTRY (cuGraphAddMemAllocNode, 0, (CUgraphNode *, phGraphNode), (CUgraph, hGraph), (const CUgraphNode *, dependencies), (size_t, numDependencies),
-           (CUDA_MEM_ALLOC_NODE_PARAMS *, nodeParams))
+SIM_ENTRY (cuGraphAddMemAllocNode, 0, (CUgraphNode *, phGraphNode), (CUgraph, hGraph), (const CUgraphNode *, dependencies), (size_t, numDependencies), (CUDA_MEM_ALLOC_NODE_PARAMS *, nodeParams))
 {
   return add_alloc_node (phGraphNode, hGraph, dependencies, numDependencies, nodeParams);
 }
@@ -1174,8 +1165,7 @@ add_free_node (CUgraphNode *out, CUgraph hGraph, const CUgraphNode *deps, size_t
   return add_node (out, hGraph, deps, n_deps, CU_GRAPH_NODE_TYPE_MEM_FREE, &work, NULL);
 }
 
-SIM_ENTRY (cuGraphAddMemFreeNode, 0, (CUgraphNode *, phGraphNode), (CUgraph, hGraph), (const CUgraphNode *, dependencies), (size_t, numDependencies),
-           (CUdeviceptr, dptr))
+SIM_ENTRY (cuGraphAddMemFreeNode, 0, (CUgraphNode *, phGraphNode), (CUgraph, hGraph), (const CUgraphNode *, dependencies), (size_t, numDependencies), (CUdeviceptr, dptr))
 {
   return add_free_node (phGraphNode, hGraph, dependencies, numDependencies, dptr);
 }
@@ -1266,14 +1256,12 @@ add_any_node (CUgraphNode *out, CUgraph hGraph, const CUgraphNode *deps, size_t 
     }
 }
 
-SIM_ENTRY (cuGraphAddNode, 0, (CUgraphNode *, phGraphNode), (CUgraph, hGraph), (const CUgraphNode *, dependencies), (size_t, numDependencies),
-           (CUgraphNodeParams *, nodeParams))
+SIM_ENTRY (cuGraphAddNode, 0, (CUgraphNode *, phGraphNode), (CUgraph, hGraph), (const CUgraphNode *, dependencies), (size_t, numDependencies), (CUgraphNodeParams *, nodeParams))
 {
   return add_any_node (phGraphNode, hGraph, dependencies, numDependencies, nodeParams);
 }
 
-SIM_ENTRY (cuGraphAddNode_v2, 0, (CUgraphNode *, phGraphNode), (CUgraph, hGraph), (const CUgraphNode *, dependencies),
-           (const CUgraphEdgeData *, dependencyData), (size_t, numDependencies), (CUgraphNodeParams *, nodeParams))
+SIM_ENTRY (cuGraphAddNode_v2, 0, (CUgraphNode *, phGraphNode), (CUgraph, hGraph), (const CUgraphNode *, dependencies), (const CUgraphEdgeData *, dependencyData), (size_t, numDependencies), (CUgraphNodeParams *, nodeParams))
 {
   (void) dependencyData;
   return add_any_node (phGraphNode, hGraph, dependencies, numDependencies, nodeParams);

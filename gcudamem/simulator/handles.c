@@ -10,18 +10,18 @@
 #include <sys/mman.h>
 
 #define SLOT_SIZE 64
-#define N_SLOTS (G_GUINT64_CONSTANT (1) << 22)
+#define N_SLOTS   (G_GUINT64_CONSTANT (1) << 22)
 
 typedef struct
 {
   gpointer object;
   guint32 kind;
   guint32 live;
-  guint64 next_free;          /* index; 0: none */
+  guint64 next_free; /* index; 0: none */
 } SimSlot;
 
-static guint8 *table;         /* the range */
-static GArray *slots;         /* of SimSlot; the first is none */
+static guint8 *table; /* the range */
+static GArray *slots; /* of SimSlot; the first is none */
 static guint64 free_lists[SIM_HANDLE_LAST];
 static guint n_free[SIM_HANDLE_LAST];
 static guint n_live[SIM_HANDLE_LAST];

@@ -104,8 +104,8 @@ host_register (void *p, gsize size, unsigned int flags)
     allocation = sim_range_free (address, size) ? NULL : sim_allocation_next (address);
   if (allocation != NULL)
     return allocation->kind == SIM_ALLOCATION_REGISTERED || allocation->kind == SIM_ALLOCATION_PINNED
-               ? CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED
-               : CUDA_ERROR_INVALID_VALUE;
+             ? CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED
+             : CUDA_ERROR_INVALID_VALUE;
   if (!sim_is_host_address (address))
     return CUDA_ERROR_INVALID_VALUE;
   allocation = sim_allocation_new (SIM_ALLOCATION_REGISTERED, address, size, context->device);

@@ -60,11 +60,24 @@ environment_memory (void)
   value = g_ascii_strtoull (text, &end, 10);
   switch (g_ascii_toupper (*end))
     {
-    case 'K': shift = 10; end++; break;
-    case 'M': shift = 20; end++; break;
-    case 'G': shift = 30; end++; break;
-    case 'T': shift = 40; end++; break;
-    default: break;
+    case 'K':
+      shift = 10;
+      end++;
+      break;
+    case 'M':
+      shift = 20;
+      end++;
+      break;
+    case 'G':
+      shift = 30;
+      end++;
+      break;
+    case 'T':
+      shift = 40;
+      end++;
+      break;
+    default:
+      break;
     }
   if (end == text || *end != '\0' || value == 0 || value > (G_GUINT64_CONSTANT (1) << 42) >> shift || (value << shift) < SIM_MIB (64))
     {

@@ -17,7 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define MAGIC 0x4d495347u     /* GSIM */
+#define MAGIC 0x4d495347u /* GSIM */
 
 typedef enum
 {
@@ -33,9 +33,9 @@ typedef struct
   guint32 magic;
   guint32 kind;
   gint32 pid;
-  gint32 fd;                  /* of the descriptor, in that process */
-  guint64 id;                 /* unique in that process */
-  guint64 pool;               /* of a pointer: id of its pool */
+  gint32 fd;    /* of the descriptor, in that process */
+  guint64 id;   /* unique in that process */
+  guint64 pool; /* of a pointer: id of its pool */
   guint8 unused[32];
 } SimIpcHandle;
 
@@ -46,16 +46,16 @@ typedef struct
   guint32 magic;
   guint32 kind;
   gint32 pid;
-  gint32 device;              /* index */
+  gint32 device; /* index */
   guint64 id;
-  guint64 base;               /* offset of the allocation in the first piece */
+  guint64 base; /* offset of the allocation in the first piece */
   guint64 size;
   guint64 n_pieces;
 } SimDescriptor;
 
 typedef struct
 {
-  gint32 fd;                  /* in the exporting process */
+  gint32 fd; /* in the exporting process */
   gint32 unused;
   guint64 offset;
   guint64 size;
@@ -82,7 +82,7 @@ typedef struct
 {
   gint32 pid;
   guint64 id;
-  guint64 start;              /* of the mapping */
+  guint64 start; /* of the mapping */
   gsize length;
 } SimImport;
 

@@ -4,9 +4,9 @@
 
 #include "sim-private.h"
 
-#define NOWHERE (-2)
+#define NOWHERE         (-2)
 #define LOCATION_DEVICE 1
-#define LOCATION_HOST 2
+#define LOCATION_HOST   2
 
 static SimHeap *heap;
 
@@ -66,9 +66,9 @@ location_good (CUmemLocation location)
     case LOCATION_DEVICE:
       return sim_device (location.id) != NULL;
     case LOCATION_HOST:
-    case 4:                   /* NUMA node of the calling thread */
+    case 4: /* NUMA node of the calling thread */
       return TRUE;
-    case 3:                   /* NUMA node */
+    case 3: /* NUMA node */
       return location.id == 0;
     default:
       return FALSE;
@@ -201,8 +201,7 @@ discard (CUdeviceptr *dptrs, size_t *sizes, size_t count, unsigned long long fla
 }
 
 static CUresult
-prefetch_batch (CUdeviceptr *dptrs, size_t *sizes, size_t count, CUmemLocation *locations, size_t *indices, size_t n_locations,
-                unsigned long long flags, CUstream handle)
+prefetch_batch (CUdeviceptr *dptrs, size_t *sizes, size_t count, CUmemLocation *locations, size_t *indices, size_t n_locations, unsigned long long flags, CUstream handle)
 {
   size_t at = 0;
 
@@ -223,14 +222,12 @@ SIM_ENTRY_SZ (cuMemDiscardBatchAsync, 0, (CUdeviceptr *, dptrs), (size_t *, size
   return discard (dptrs, sizes, count, flags, hStream);
 }
 
-SIM_ENTRY_SZ (cuMemPrefetchBatchAsync, 0, (CUdeviceptr *, dptrs), (size_t *, sizes), (size_t, count), (CUmemLocation *, prefetchLocs),
-              (size_t *, prefetchLocIdxs), (size_t, numPrefetchLocs), (unsigned long long, flags), (CUstream, hStream))
+SIM_ENTRY_SZ (cuMemPrefetchBatchAsync, 0, (CUdeviceptr *, dptrs), (size_t *, sizes), (size_t, count), (CUmemLocation *, prefetchLocs), (size_t *, prefetchLocIdxs), (size_t, numPrefetchLocs), (unsigned long long, flags), (CUstream, hStream))
 {
   return prefetch_batch (dptrs, sizes, count, prefetchLocs, prefetchLocIdxs, numPrefetchLocs, flags, hStream);
 }
 
-SIM_ENTRY_SZ (cuMemDiscardAndPrefetchBatchAsync, 0, (CUdeviceptr *, dptrs), (size_t *, sizes), (size_t, count), (CUmemLocation *, prefetchLocs),
-              (size_t *, prefetchLocIdxs), (size_t, numPrefetchLocs), (unsigned long long, flags), (CUstream, hStream))
+SIM_ENTRY_SZ (cuMemDiscardAndPrefetchBatchAsync, 0, (CUdeviceptr *, dptrs), (size_t *, sizes), (size_t, count), (CUmemLocation *, prefetchLocs), (size_t *, prefetchLocIdxs), (size_t, numPrefetchLocs), (unsigned long long, flags), (CUstream, hStream))
 {
   SIM_TRY (discard (dptrs, sizes, count, flags, hStream));
   return prefetch_batch (dptrs, sizes, count, prefetchLocs, prefetchLocIdxs, numPrefetchLocs, flags, hStream);
@@ -265,17 +262,17 @@ range_attribute (void *data, gsize data_size, int attribute, SimAllocation *allo
       *out = allocation->read_mostly;
       return CUDA_SUCCESS;
     case CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION:
-    case 6:                   /* PREFERRED_LOCATION_ID */
+    case 6: /* PREFERRED_LOCATION_ID */
       *out = allocation->preferred_id;
       return CUDA_SUCCESS;
     case CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION:
-    case 8:                   /* LAST_PREFETCH_LOCATION_ID */
+    case 8: /* LAST_PREFETCH_LOCATION_ID */
       *out = allocation->prefetch_id;
       return CUDA_SUCCESS;
-    case 5:                   /* PREFERRED_LOCATION_TYPE */
+    case 5: /* PREFERRED_LOCATION_TYPE */
       *out = allocation->preferred_type;
       return CUDA_SUCCESS;
-    case 7:                   /* LAST_PREFETCH_LOCATION_TYPE */
+    case 7: /* LAST_PREFETCH_LOCATION_TYPE */
       *out = allocation->prefetch_type;
       return CUDA_SUCCESS;
     default:
@@ -292,8 +289,7 @@ SIM_ENTRY (cuMemRangeGetAttribute, 0, (void *, data), (size_t, dataSize), (CUmem
   return range_attribute (data, dataSize, (int) attribute, allocation);
 }
 
-SIM_ENTRY (cuMemRangeGetAttributes, 0, (void **, data), (size_t *, dataSizes), (CUmem_range_attribute *, attributes), (size_t, numAttributes),
-           (CUdeviceptr, devPtr), (size_t, count))
+SIM_ENTRY (cuMemRangeGetAttributes, 0, (void **, data), (size_t *, dataSizes), (CUmem_range_attribute *, attributes), (size_t, numAttributes), (CUdeviceptr, devPtr), (size_t, count))
 {
   SimAllocation *allocation = find_managed (devPtr, count);
 

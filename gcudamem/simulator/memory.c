@@ -11,7 +11,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define GRAIN 512
+#define GRAIN        512
 #define POISON_LIMIT SIM_MIB (16) /* of a larger range only both ends are written */
 
 /* ---- free ranges: sorted, coalesced ---- */
@@ -325,7 +325,7 @@ sim_poison (guint64 address, gsize size, guint8 byte)
 
 /* ---- heaps ---- */
 
-static GTree *segments;       /* base: SimSegment */
+static GTree *segments; /* base: SimSegment */
 
 static gint
 compare_addresses (gconstpointer a, gconstpointer b)
@@ -748,7 +748,7 @@ sim_heap_trim (SimHeap *heap, guint64 keep)
 
 /* ---- the map ---- */
 
-static GTree *map;            /* base: SimAllocation */
+static GTree *map; /* base: SimAllocation */
 static guint64 last_buffer_id;
 
 SimAllocation *

@@ -124,7 +124,7 @@ attribute_of (void *data, int attribute, SimAllocation *allocation, CUdeviceptr 
       wide = allocation->buffer_id;
       memcpy (data, &wide, sizeof wide);
       return CUDA_SUCCESS;
-    case 21:                  /* IS_HW_DECOMPRESS_CAPABLE */
+    case 21: /* IS_HW_DECOMPRESS_CAPABLE */
       break;
     default:
       return CUDA_ERROR_INVALID_VALUE;

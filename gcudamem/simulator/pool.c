@@ -11,12 +11,12 @@
 #define CHUNK SIM_MIB (32)
 
 /* By value: the names are newer than the oldest cuda.h that this builds with. */
-#define LOCATION_DEVICE 1
-#define LOCATION_HOST 2
-#define LOCATION_HOST_NUMA 3
+#define LOCATION_DEVICE            1
+#define LOCATION_HOST              2
+#define LOCATION_HOST_NUMA         3
 #define LOCATION_HOST_NUMA_CURRENT 4
-#define TYPE_PINNED 1
-#define TYPE_MANAGED 2
+#define TYPE_PINNED                1
+#define TYPE_MANAGED               2
 
 SimPool *
 sim_pool_new (SimDevice *device, int type, int location_type, int location_id)

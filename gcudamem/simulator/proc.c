@@ -40,8 +40,7 @@ get_proc_address (const char *symbol, void **pfn, int version, cuuint64_t flags,
   return CUDA_SUCCESS;
 }
 
-SIM_ENTRY (cuGetProcAddress_v2, SIM_ANYTIME | SIM_CALLBACK, (const char *, symbol), (void **, pfn), (int, cudaVersion),
-           (cuuint64_t, flags), (CUdriverProcAddressQueryResult *, symbolStatus))
+SIM_ENTRY (cuGetProcAddress_v2, SIM_ANYTIME | SIM_CALLBACK, (const char *, symbol), (void **, pfn), (int, cudaVersion), (cuuint64_t, flags), (CUdriverProcAddressQueryResult *, symbolStatus))
 {
   return get_proc_address (symbol, pfn, cudaVersion, flags, symbolStatus);
 }

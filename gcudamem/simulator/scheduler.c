@@ -16,14 +16,14 @@
 
 static struct
 {
-  GPtrArray *ready;           /* owned references */
-  GQueue calls;               /* for the call-back thread: SimOp */
+  GPtrArray *ready; /* owned references */
+  GQueue calls;     /* for the call-back thread: SimOp */
   pthread_cond_t call_cond;
   guint64 n_pending;
   guint n_waiters;
-  guint drains;               /* gcudasim_drain() in progress */
-  gboolean calling;           /* the call-back thread is in the program's code */
-  gboolean polling;           /* something waits for another process */
+  guint drains;     /* gcudasim_drain() in progress */
+  gboolean calling; /* the call-back thread is in the program's code */
+  gboolean polling; /* something waits for another process */
   gboolean stop;
   GThread *worker, *caller;
   gint64 last_time;
@@ -134,7 +134,7 @@ sim_op_submit (SimOp *op, gboolean in_stream)
       sim_work_accesses (&op->work, op->accesses);
     }
   sim_order_submit (op);
-  sim_op_ref (op);            /* until it is done */
+  sim_op_ref (op); /* until it is done */
   scheduler.n_pending++;
   if (op->context != NULL)
     op->context->pending++;

@@ -15,13 +15,13 @@
 typedef void CUctxCreateParams;
 #endif
 
-#define SIM_EXPORT __attribute__ ((visibility ("default")))
-#define SIM_MAX_DEVICES 16
+#define SIM_EXPORT        __attribute__ ((visibility ("default")))
+#define SIM_MAX_DEVICES   16
 #define SIM_MAX_ATTRIBUTE 160
-#define SIM_HOST (-1)
+#define SIM_HOST          (-1)
 
-#define SIM_MIB(n) ((gsize) (n) << 20)
-#define SIM_ALIGN_UP(n, a) (((guint64) (n) + ((guint64) (a) - 1)) & ~((guint64) (a) - 1))
+#define SIM_MIB(n)         ((gsize) (n) << 20)
+#define SIM_ALIGN_UP(n, a) (((guint64) (n) + ((guint64) (a) -1)) & ~((guint64) (a) -1))
 
 typedef struct _SimAllocation SimAllocation;
 typedef struct _SimBlock SimBlock;
@@ -46,23 +46,23 @@ typedef struct _SimUserObject SimUserObject;
 
 enum
 {
-  SIM_ANYTIME = 1 << 0,       /* allowed before cuInit */
-  SIM_CALLBACK = 1 << 1,      /* allowed in a host function */
-  SIM_UNSAFE = 1 << 2,        /* refused during other threads' global captures */
-  SIM_PURE = 1 << 3,          /* needs no state: allowed after a fork and at the end, too */
+  SIM_ANYTIME = 1 << 0,  /* allowed before cuInit */
+  SIM_CALLBACK = 1 << 1, /* allowed in a host function */
+  SIM_UNSAFE = 1 << 2,   /* refused during other threads' global captures */
+  SIM_PURE = 1 << 3,     /* needs no state: allowed after a fork and at the end, too */
 };
 
 typedef struct
 {
-  const char *symbol;         /* as exported */
-  const char *function;       /* without version and stream suffixes */
-  guint name_length;          /* of the function's name within symbol */
+  const char *symbol;   /* as exported */
+  const char *function; /* without version and stream suffixes */
+  guint name_length;    /* of the function's name within symbol */
   guint flags;
   SimThread *thread;
   gboolean entered;
   gboolean log;
-  gboolean marked;            /* after the driver's teardown, or in a forked child */
-  CUcontext context;          /* current at the call */
+  gboolean marked;   /* after the driver's teardown, or in a forked child */
+  CUcontext context; /* current at the call */
   GString *text;
   GString *out;
 } SimCall;
@@ -81,21 +81,47 @@ typedef enum
   SIM_KIND_OUT_FLOAT,
 } SimArgKind;
 
-#define SIM_ARG_KIND(x) _Generic ((x), \
-    int: SIM_KIND_INT, long: SIM_KIND_INT, long long: SIM_KIND_INT, \
-    CUstream: SIM_KIND_STREAM, \
-    const char *: SIM_KIND_STRING, \
-    unsigned long long *: SIM_KIND_OUT64, unsigned long *: SIM_KIND_OUT_SIZE, \
-    unsigned int *: SIM_KIND_OUT32, int *: SIM_KIND_OUT32, \
-    float *: SIM_KIND_OUT_FLOAT, \
-    void **: SIM_KIND_OUT_POINTER, CUcontext *: SIM_KIND_OUT_POINTER, \
-    CUstream *: SIM_KIND_OUT_POINTER, CUevent *: SIM_KIND_OUT_POINTER, \
-    CUmemoryPool *: SIM_KIND_OUT_POINTER, CUgraph *: SIM_KIND_OUT_POINTER, \
-    CUgraphExec *: SIM_KIND_OUT_POINTER, CUuserObject *: SIM_KIND_OUT_POINTER, \
-    void *: SIM_KIND_POINTER, const void *: SIM_KIND_POINTER, \
-    unsigned int: SIM_KIND_UINT, unsigned short: SIM_KIND_UINT, unsigned char: SIM_KIND_UINT, \
-    unsigned long: SIM_KIND_UINT, unsigned long long: SIM_KIND_POINTER, \
-    default: sizeof (x) == 8 ? SIM_KIND_POINTER : SIM_KIND_UINT)
+#define SIM_ARG_KIND(x) _Generic((x),                                   \
+                                 int                                    \
+                                 : SIM_KIND_INT, long                   \
+                                 : SIM_KIND_INT, long long              \
+                                 : SIM_KIND_INT,                        \
+                                   CUstream                             \
+                                 : SIM_KIND_STREAM,                     \
+                                   const char *                         \
+                                 : SIM_KIND_STRING,                     \
+                                   unsigned long long *                 \
+                                 : SIM_KIND_OUT64, unsigned long *      \
+                                 : SIM_KIND_OUT_SIZE,                   \
+                                   unsigned int *                       \
+                                 : SIM_KIND_OUT32, int *                \
+                                 : SIM_KIND_OUT32,                      \
+                                   float *                              \
+                                 : SIM_KIND_OUT_FLOAT,                  \
+                                   void **                              \
+                                 : SIM_KIND_OUT_POINTER, CUcontext *    \
+                                 : SIM_KIND_OUT_POINTER,                \
+                                   CUstream *                           \
+                                 : SIM_KIND_OUT_POINTER, CUevent *      \
+                                 : SIM_KIND_OUT_POINTER,                \
+                                   CUmemoryPool *                       \
+                                 : SIM_KIND_OUT_POINTER, CUgraph *      \
+                                 : SIM_KIND_OUT_POINTER,                \
+                                   CUgraphExec *                        \
+                                 : SIM_KIND_OUT_POINTER, CUuserObject * \
+                                 : SIM_KIND_OUT_POINTER,                \
+                                   void *                               \
+                                 : SIM_KIND_POINTER, const void *       \
+                                 : SIM_KIND_POINTER,                    \
+                                   unsigned int                         \
+                                 : SIM_KIND_UINT, unsigned short        \
+                                 : SIM_KIND_UINT, unsigned char         \
+                                 : SIM_KIND_UINT,                       \
+                                   unsigned long                        \
+                                 : SIM_KIND_UINT, unsigned long long    \
+                                 : SIM_KIND_POINTER,                    \
+                                   default                              \
+                                 : sizeof (x) == 8 ? SIM_KIND_POINTER : SIM_KIND_UINT)
 
 CUresult sim_call_begin (SimCall *call, const char *symbol, guint flags, gboolean per_thread);
 CUresult sim_call_end (SimCall *call, CUresult result);
@@ -106,72 +132,74 @@ CUresult sim_not_simulated (const char *symbol);
  * defines the exported function, and the body that runs between begin and end,
  * under the big lock. SIM_ENTRY_PT makes a second form, with the given suffix,
  * in which the default stream is the calling thread's. */
-#define SIM_CAT_(a, b) a##b
-#define SIM_CAT(a, b) SIM_CAT_ (a, b)
+#define SIM_CAT_(a, b)                                         a##b
+#define SIM_CAT(a, b)                                          SIM_CAT_ (a, b)
 #define SIM_COUNT_(_1, _2, _3, _4, _5, _6, _7, _8, _9, n, ...) n
-#define SIM_COUNT(...) SIM_COUNT_ (__VA_ARGS__, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0)
-#define SIM_EACH_1(m, s, a) m a
-#define SIM_EACH_2(m, s, a, ...) m a s () SIM_EACH_1 (m, s, __VA_ARGS__)
-#define SIM_EACH_3(m, s, a, ...) m a s () SIM_EACH_2 (m, s, __VA_ARGS__)
-#define SIM_EACH_4(m, s, a, ...) m a s () SIM_EACH_3 (m, s, __VA_ARGS__)
-#define SIM_EACH_5(m, s, a, ...) m a s () SIM_EACH_4 (m, s, __VA_ARGS__)
-#define SIM_EACH_6(m, s, a, ...) m a s () SIM_EACH_5 (m, s, __VA_ARGS__)
-#define SIM_EACH_7(m, s, a, ...) m a s () SIM_EACH_6 (m, s, __VA_ARGS__)
-#define SIM_EACH_8(m, s, a, ...) m a s () SIM_EACH_7 (m, s, __VA_ARGS__)
-#define SIM_EACH_9(m, s, a, ...) m a s () SIM_EACH_8 (m, s, __VA_ARGS__)
-#define SIM_EACH(m, s, ...) SIM_CAT (SIM_EACH_, SIM_COUNT (__VA_ARGS__)) (m, s, __VA_ARGS__)
-#define SIM_COMMA() ,
+#define SIM_COUNT(...)                                         SIM_COUNT_ (__VA_ARGS__, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0)
+#define SIM_EACH_1(m, s, a)                                    m a
+#define SIM_EACH_2(m, s, a, ...)                               m a s () SIM_EACH_1 (m, s, __VA_ARGS__)
+#define SIM_EACH_3(m, s, a, ...)                               m a s () SIM_EACH_2 (m, s, __VA_ARGS__)
+#define SIM_EACH_4(m, s, a, ...)                               m a s () SIM_EACH_3 (m, s, __VA_ARGS__)
+#define SIM_EACH_5(m, s, a, ...)                               m a s () SIM_EACH_4 (m, s, __VA_ARGS__)
+#define SIM_EACH_6(m, s, a, ...)                               m a s () SIM_EACH_5 (m, s, __VA_ARGS__)
+#define SIM_EACH_7(m, s, a, ...)                               m a s () SIM_EACH_6 (m, s, __VA_ARGS__)
+#define SIM_EACH_8(m, s, a, ...)                               m a s () SIM_EACH_7 (m, s, __VA_ARGS__)
+#define SIM_EACH_9(m, s, a, ...)                               m a s () SIM_EACH_8 (m, s, __VA_ARGS__)
+#define SIM_EACH(m, s, ...)                                    SIM_CAT (SIM_EACH_, SIM_COUNT (__VA_ARGS__)) (m, s, __VA_ARGS__)
+#define SIM_COMMA()                                            ,
 #define SIM_NOTHING()
-#define SIM_PARAM(type, name) type name
-#define SIM_PASS(type, name) name
+#define SIM_PARAM(type, name)   type name
+#define SIM_PASS(type, name)    name
 #define SIM_LOG_ARG(type, name) sim_call_arg (&call, result, #name, SIM_ARG_KIND (name), &name, sizeof name);
 
-#define SIM_FORM(symbol, body, flags, per_thread, ...) \
+#define SIM_FORM(symbol, body, flags, per_thread, ...)                              \
   SIM_EXPORT CUresult CUDAAPI symbol (SIM_EACH (SIM_PARAM, SIM_COMMA, __VA_ARGS__)) \
-  { \
-    SimCall call; \
-    CUresult result = sim_call_begin (&call, #symbol, flags, per_thread); \
-    if (result == CUDA_SUCCESS) \
-      result = body (SIM_EACH (SIM_PASS, SIM_COMMA, __VA_ARGS__)); \
-    if (G_UNLIKELY (call.log)) \
-      { \
-        SIM_EACH (SIM_LOG_ARG, SIM_NOTHING, __VA_ARGS__) \
-      } \
-    return sim_call_end (&call, result); \
+  {                                                                                 \
+    SimCall call;                                                                   \
+    CUresult result = sim_call_begin (&call, #symbol, flags, per_thread);           \
+    if (result == CUDA_SUCCESS)                                                     \
+      result = body (SIM_EACH (SIM_PASS, SIM_COMMA, __VA_ARGS__));                  \
+    if (G_UNLIKELY (call.log))                                                      \
+      {                                                                             \
+        SIM_EACH (SIM_LOG_ARG, SIM_NOTHING, __VA_ARGS__)                            \
+      }                                                                             \
+    return sim_call_end (&call, result);                                            \
   }
 
-#define SIM_ENTRY(symbol, flags, ...) \
+#define SIM_ENTRY(symbol, flags, ...)                                             \
   static CUresult sim_do_##symbol (SIM_EACH (SIM_PARAM, SIM_COMMA, __VA_ARGS__)); \
-  SIM_FORM (symbol, sim_do_##symbol, flags, FALSE, __VA_ARGS__) \
+  SIM_FORM (symbol, sim_do_##symbol, flags, FALSE, __VA_ARGS__)                   \
   static CUresult sim_do_##symbol (SIM_EACH (SIM_PARAM, SIM_COMMA, __VA_ARGS__))
 
-#define SIM_ENTRY_PT(symbol, suffix, flags, ...) \
+#define SIM_ENTRY_PT(symbol, suffix, flags, ...)                                  \
   static CUresult sim_do_##symbol (SIM_EACH (SIM_PARAM, SIM_COMMA, __VA_ARGS__)); \
-  SIM_FORM (symbol, sim_do_##symbol, flags, FALSE, __VA_ARGS__) \
-  SIM_FORM (symbol##suffix, sim_do_##symbol, flags, TRUE, __VA_ARGS__) \
+  SIM_FORM (symbol, sim_do_##symbol, flags, FALSE, __VA_ARGS__)                   \
+  SIM_FORM (symbol##suffix, sim_do_##symbol, flags, TRUE, __VA_ARGS__)            \
   static CUresult sim_do_##symbol (SIM_EACH (SIM_PARAM, SIM_COMMA, __VA_ARGS__))
 
 #define SIM_ENTRY_SZ(symbol, flags, ...) SIM_ENTRY_PT (symbol, _ptsz, flags, __VA_ARGS__)
 #define SIM_ENTRY_DS(symbol, flags, ...) SIM_ENTRY_PT (symbol, _ptds, flags, __VA_ARGS__)
 
-#define SIM_ENTRY0(symbol, flags) \
-  static CUresult sim_do_##symbol (void); \
-  SIM_EXPORT CUresult CUDAAPI symbol (void) \
-  { \
-    SimCall call; \
+#define SIM_ENTRY0(symbol, flags)                                    \
+  static CUresult sim_do_##symbol (void);                            \
+  SIM_EXPORT CUresult CUDAAPI symbol (void)                          \
+  {                                                                  \
+    SimCall call;                                                    \
     CUresult result = sim_call_begin (&call, #symbol, flags, FALSE); \
-    if (result == CUDA_SUCCESS) \
-      result = sim_do_##symbol (); \
-    return sim_call_end (&call, result); \
-  } \
+    if (result == CUDA_SUCCESS)                                      \
+      result = sim_do_##symbol ();                                   \
+    return sim_call_end (&call, result);                             \
+  }                                                                  \
   static CUresult sim_do_##symbol (void)
 
-#define SIM_TRY(expression) \
-  G_STMT_START { \
+#define SIM_TRY(expression)              \
+  G_STMT_START                           \
+  {                                      \
     CUresult try_result_ = (expression); \
-    if (try_result_ != CUDA_SUCCESS) \
-      return try_result_; \
-  } G_STMT_END
+    if (try_result_ != CUDA_SUCCESS)     \
+      return try_result_;                \
+  }                                      \
+  G_STMT_END
 
 /* ---- handles: slots in one table, so that any value can be checked ---- */
 
@@ -214,13 +242,13 @@ typedef enum
 typedef struct
 {
   /* Not GLib's, which a thread sanitizer cannot see into. */
-  pthread_mutex_t lock;       /* guards everything; never held while a program's function runs */
-  pthread_cond_t work_cond;   /* an operation became runnable, or somebody waits */
-  pthread_cond_t done_cond;   /* an operation ended */
+  pthread_mutex_t lock;     /* guards everything; never held while a program's function runs */
+  pthread_cond_t work_cond; /* an operation became runnable, or somebody waits */
+  pthread_cond_t done_cond; /* an operation ended */
 
-  gint initialized;           /* atomic */
-  gint forked;                /* atomic */
-  gint exited;                /* atomic */
+  gint initialized; /* atomic */
+  gint forked;      /* atomic */
+  gint exited;      /* atomic */
   CUresult init_result;
 
   guint n_devices;
@@ -231,11 +259,11 @@ typedef struct
   SimScheduler scheduler;
   guint32 seed;
   GRand *random;
-  gint64 last_call;           /* atomic, monotonic time, laziest only */
+  gint64 last_call; /* atomic, monotonic time, laziest only */
   gboolean held;
   gboolean verbose;
 
-  guint64 next_id;            /* of contexts, streams, captures, operations: never reused */
+  guint64 next_id; /* of contexts, streams, captures, operations: never reused */
   GPtrArray *pools;
   GHashTable *live_captures;
 } SimState;
@@ -250,13 +278,13 @@ typedef struct
 
 struct _SimThread
 {
-  guint64 id;                 /* never reused */
-  SimStackEntry *stack;       /* of contexts */
+  guint64 id;           /* never reused */
+  SimStackEntry *stack; /* of contexts */
   guint depth, room;
   CUstreamCaptureMode capture_mode;
-  gboolean driver_thread;     /* runs host functions and destructors */
-  gboolean per_thread;        /* within a call of a per-thread default stream form */
-  const char *function;       /* being called */
+  gboolean driver_thread; /* runs host functions and destructors */
+  gboolean per_thread;    /* within a call of a per-thread default stream form */
+  const char *function;   /* being called */
 };
 
 SimThread *sim_thread (void);
@@ -268,13 +296,13 @@ guint64 sim_next_id (void);
 typedef struct
 {
   gboolean is_error;
-  int value;                  /* or a CUresult */
+  int value; /* or a CUresult */
 } SimAttribute;
 
 struct _SimDevice
 {
-  int ordinal;                /* as the program counts */
-  int index;                  /* before CUDA_VISIBLE_DEVICES */
+  int ordinal; /* as the program counts */
+  int index;   /* before CUDA_VISIBLE_DEVICES */
   guint64 total;
   guint64 used;
   SimAttribute attributes[SIM_MAX_ATTRIBUTE];
@@ -307,11 +335,11 @@ struct _SimContext
   guint64 limits[16];
   int cache_config;
   SimStream *legacy;
-  GPtrArray *streams;         /* all live ones */
+  GPtrArray *streams; /* all live ones */
   GHashTable *events;
-  GHashTable *peers;          /* contexts that this one may reach */
-  guint pending;              /* operations */
-  SimHeap *heap;              /* cuMemAlloc */
+  GHashTable *peers; /* contexts that this one may reach */
+  guint pending;     /* operations */
+  SimHeap *heap;     /* cuMemAlloc */
 };
 
 CUresult sim_current (SimContext **context);
@@ -344,13 +372,13 @@ struct _SimStream
   guint64 id;
   gboolean blocking;
   int priority;
-  SimOp *last;                /* latest operation that is not done */
-  guint64 thread;             /* owner, of a per-thread one */
-  gboolean ended;             /* destroyed, or its thread ended */
+  SimOp *last;    /* latest operation that is not done */
+  guint64 thread; /* owner, of a per-thread one */
+  gboolean ended; /* destroyed, or its thread ended */
 
   SimCapture *capture;
-  GPtrArray *capture_deps;    /* nodes that the next one depends on */
-  GArray *capture_handles;    /* the same, as last told to the program */
+  GPtrArray *capture_deps; /* nodes that the next one depends on */
+  GArray *capture_handles; /* the same, as last told to the program */
 };
 
 SimStream *sim_stream_new (SimContext *context, SimStreamKind kind, gboolean blocking, int priority);
@@ -374,22 +402,22 @@ typedef enum
   SIM_WORK_SET,
   SIM_WORK_COPY,
   SIM_WORK_HOST,
-  SIM_WORK_CALLBACK,          /* cuStreamAddCallback */
+  SIM_WORK_CALLBACK, /* cuStreamAddCallback */
   SIM_WORK_RECORD,
   SIM_WORK_WAIT,
   SIM_WORK_ALLOC,
   SIM_WORK_FREE,
   SIM_WORK_CHILD,
-  SIM_WORK_DESTRUCTOR,        /* of a user object */
+  SIM_WORK_DESTRUCTOR, /* of a user object */
   SIM_WORK_WRITE_VALUE,
-  SIM_WORK_FINISH,            /* the end of a graph launch */
+  SIM_WORK_FINISH, /* the end of a graph launch */
 } SimWorkKind;
 
 typedef struct
 {
   guint64 address;
   gsize size;
-  gsize pitch;                /* between rows */
+  gsize pitch; /* between rows */
   gsize rows;
   gboolean write;
 } SimAccess;
@@ -398,10 +426,10 @@ typedef struct
 {
   guint64 dst, src;
   gsize width, height, depth;
-  gsize dst_pitch, src_pitch; /* between rows */
-  gsize dst_slice, src_slice; /* between planes, in bytes */
+  gsize dst_pitch, src_pitch;      /* between rows */
+  gsize dst_slice, src_slice;      /* between planes, in bytes */
   gboolean dst_device, src_device; /* checked against the address map when it runs */
-  guint8 *staged;             /* bytes taken at the call, owned */
+  guint8 *staged;                  /* bytes taken at the call, owned */
   gsize staged_size;
 } SimCopy;
 
@@ -416,7 +444,7 @@ typedef struct
       gsize pitch;
       guint32 value;
       guint element;
-      gsize width, height;    /* width in elements */
+      gsize width, height; /* width in elements */
     } set;
     SimCopy copy;
     struct
@@ -428,22 +456,22 @@ typedef struct
     } host;
     struct
     {
-      SimEvent *event;        /* referenced */
+      SimEvent *event; /* referenced */
       gboolean external;
-      guint64 number;         /* of an interprocess event: this record, or what is waited for */
+      guint64 number; /* of an interprocess event: this record, or what is waited for */
     } event;
     struct
     {
       guint64 address;
       gsize size;
       SimDevice *device;
-      gboolean graph;         /* a graph's memory, not a pool's */
-      SimPool *pool;          /* referenced: its memory stays until then */
+      gboolean graph;                     /* a graph's memory, not a pool's */
+      SimPool *pool;                      /* referenced: its memory stays until then */
       CUDA_MEM_ALLOC_NODE_PARAMS *params; /* owned, of a graph's allocation */
     } memory;
     struct
     {
-      SimGraph *graph;        /* owned, of a node; clone */
+      SimGraph *graph; /* owned, of a node; clone */
     } child;
     struct
     {
@@ -471,18 +499,18 @@ struct _SimOp
 {
   gint refs;
   guint64 id;
-  SimStream *stream;          /* referenced */
+  SimStream *stream; /* referenced */
   SimContext *context;
   SimWork work;
   SimOpState state;
   guint n_waits;
-  GPtrArray *preds;           /* not done yet, referenced */
-  GPtrArray *succs;           /* referenced */
-  gint64 time;                /* nanoseconds, when it was done */
+  GPtrArray *preds; /* not done yet, referenced */
+  GPtrArray *succs; /* referenced */
+  gint64 time;      /* nanoseconds, when it was done */
   gboolean demanded;
   gboolean queried;
-  GArray *accesses;           /* of SimAccess, for the ordering checker */
-  gpointer order;             /* free for the ordering checker */
+  GArray *accesses; /* of SimAccess, for the ordering checker */
+  gpointer order;   /* free for the ordering checker */
 };
 
 SimOp *sim_op_new (SimStream *stream, const SimWork *work);
@@ -520,10 +548,10 @@ struct _SimEvent
   CUevent handle;
   SimContext *context;
   unsigned int flags;
-  SimOp *record;              /* latest, referenced; NULL if never recorded */
-  guint64 capture;            /* recorded last into the capture of this id; 0: none */
+  SimOp *record;   /* latest, referenced; NULL if never recorded */
+  guint64 capture; /* recorded last into the capture of this id; 0: none */
   GPtrArray *capture_nodes;
-  gpointer shared;            /* interprocess state */
+  gpointer shared; /* interprocess state */
 };
 
 CUresult sim_event (CUevent handle, SimEvent **event);
@@ -538,22 +566,22 @@ struct _SimPhysical
 {
   gint refs;
   guint64 id;
-  SimDevice *device;          /* NULL: host */
+  SimDevice *device; /* NULL: host */
   int fd;
   guint64 offset;
   guint64 size;
   gboolean owns_fd;
-  gboolean foreign;           /* imported: another process accounts for it */
+  gboolean foreign; /* imported: another process accounts for it */
 };
 
 struct _SimHeap
 {
-  SimDevice *device;          /* NULL: host */
+  SimDevice *device; /* NULL: host */
   gsize chunk;
   gboolean exportable;
   GPtrArray *segments;
   guint64 reserved, reserved_high;
-  gboolean dirty;             /* something was freed since the last trim */
+  gboolean dirty; /* something was freed since the last trim */
   SimPool *pool;
   guint64 max_size;
 };
@@ -564,7 +592,7 @@ struct _SimSegment
   guint64 base;
   gsize size;
   guint n_chunks;
-  SimPhysical **chunks;       /* NULL where nothing is committed */
+  SimPhysical **chunks; /* NULL where nothing is committed */
   SimBlock *first, *hint;
   guint64 used;
   guint n_used;
@@ -573,7 +601,7 @@ struct _SimSegment
 typedef enum
 {
   SIM_BLOCK_FREE,
-  SIM_BLOCK_PENDING,          /* freed in some stream's order */
+  SIM_BLOCK_PENDING, /* freed in some stream's order */
   SIM_BLOCK_USED,
 } SimBlockState;
 
@@ -583,7 +611,7 @@ struct _SimBlock
   guint64 base;
   gsize size;
   SimBlockState state;
-  SimOp *free_op;             /* of a pending one */
+  SimOp *free_op; /* of a pending one */
   SimBlock *prev, *next;
 };
 
@@ -604,19 +632,19 @@ struct _SimAllocation
   guint64 base;
   gsize size;
   SimAllocationKind kind;
-  SimDevice *device;          /* NULL: host */
-  SimContext *context;        /* that made it, where it has one */
+  SimDevice *device;   /* NULL: host */
+  SimContext *context; /* that made it, where it has one */
   guint64 context_id;
   guint64 buffer_id;
   SimBlock *block;
   SimPool *pool;
   SimStream *free_stream;
   unsigned int flags;
-  gboolean live;              /* graph memory: launched and not freed */
-  gboolean freeing;           /* graph memory: a free is under way */
-  gboolean freed_in_graph;    /* by a node of the same graph */
-  guint64 graph;              /* id of its graph */
-  guint graph_refs;           /* the graph, its exec, being live or freed */
+  gboolean live;           /* graph memory: launched and not freed */
+  gboolean freeing;        /* graph memory: a free is under way */
+  gboolean freed_in_graph; /* by a node of the same graph */
+  guint64 graph;           /* id of its graph */
+  guint graph_refs;        /* the graph, its exec, being live or freed */
   gboolean sync_memops;
 
   /* virtual memory */
@@ -635,9 +663,9 @@ struct _SimAllocation
   /* interprocess */
   guint opens;
   SimPhysical *imported;
-  gpointer ipc;               /* of an imported one */
-  int ipc_fd;                 /* descriptor of an exported one; 0: none */
-  gboolean zombie;            /* imported, its free not executed: not found any more */
+  gpointer ipc;    /* of an imported one */
+  int ipc_fd;      /* descriptor of an exported one; 0: none */
+  gboolean zombie; /* imported, its free not executed: not found any more */
 };
 
 SimPhysical *sim_physical_new (SimDevice *device, guint64 size, gboolean own_fd);
@@ -660,10 +688,10 @@ void sim_heap_trim (SimHeap *heap, guint64 keep);
 
 SimAllocation *sim_allocation_new (SimAllocationKind kind, guint64 base, gsize size, SimDevice *device);
 void sim_allocation_remove (SimAllocation *allocation);
-SimAllocation *sim_allocation_at (guint64 address);      /* whose base it is */
-SimAllocation *sim_allocation_find (guint64 address);    /* that contains it */
+SimAllocation *sim_allocation_at (guint64 address);   /* whose base it is */
+SimAllocation *sim_allocation_find (guint64 address); /* that contains it */
 void sim_zombie_remove (guint64 address);
-SimAllocation *sim_allocation_next (guint64 address);    /* the first with a base above it */
+SimAllocation *sim_allocation_next (guint64 address); /* the first with a base above it */
 gboolean sim_range_free (guint64 address, gsize size);
 void sim_allocations_foreach (void (*function) (SimAllocation *allocation, gpointer data), gpointer data);
 CUresult sim_check_range (guint64 address, gsize size, gboolean write, SimDevice *device, gboolean copy);
@@ -677,10 +705,10 @@ gboolean sim_is_host_address (guint64 address);
 
 struct _SimPool
 {
-  gint refs;                  /* the handle, live allocations, frees under way */
+  gint refs; /* the handle, live allocations, frees under way */
   CUmemoryPool handle;
   int location_type, location_id;
-  SimDevice *device;          /* NULL: host */
+  SimDevice *device; /* NULL: host */
   int type;
   unsigned int handle_types;
   guint64 max_size;
@@ -688,7 +716,7 @@ struct _SimPool
   guint64 threshold;
   int reuse[3];
   guint64 used, used_high;
-  guint64 used_late;          /* freed by cuMemFree, not yet taken off */
+  guint64 used_late; /* freed by cuMemFree, not yet taken off */
   guint8 access[SIM_MAX_DEVICES + 1];
   gboolean is_default;
   gboolean imported;
@@ -710,7 +738,7 @@ void sim_pool_free_now (SimAllocation *allocation);
 
 struct _SimMemory
 {
-  gint refs;                  /* handle references and mappings */
+  gint refs; /* handle references and mappings */
   guint handle_refs;
   void *handle;
   SimPhysical *physical;
@@ -734,11 +762,11 @@ struct _SimCapture
 {
   guint64 id;
   CUstreamCaptureMode mode;
-  guint64 thread;             /* that began it */
+  guint64 thread; /* that began it */
   SimStream *origin;
-  GPtrArray *streams;         /* in it, referenced */
+  GPtrArray *streams; /* in it, referenced */
   SimGraph *graph;
-  gboolean own_graph;         /* made by the capture */
+  gboolean own_graph; /* made by the capture */
   gboolean invalid;
 };
 
@@ -757,29 +785,29 @@ struct _SimNode
 {
   CUgraphNode handle;
   guint64 id;
-  guint64 origin;             /* id of the node that it was cloned from */
+  guint64 origin; /* id of the node that it was cloned from */
   SimGraph *graph;
   CUgraphNodeType type;
   SimWork work;
   GPtrArray *deps;
   GPtrArray *dependents;
-  gboolean disabled;          /* in an exec */
-  SimOp *op;                  /* while being launched */
-  CUDA_MEMCPY3D *copy;        /* as given, for the getter */
+  gboolean disabled;   /* in an exec */
+  SimOp *op;           /* while being launched */
+  CUDA_MEMCPY3D *copy; /* as given, for the getter */
   CUDA_MEMSET_NODE_PARAMS set;
 };
 
 struct _SimGraph
 {
-  gint refs;                  /* handle, capture, node that it is the child of, exec */
+  gint refs; /* handle, capture, node that it is the child of, exec */
   CUgraph handle;
   guint64 id;
   guint64 origin;
   GPtrArray *nodes;
-  GHashTable *user_objects;   /* SimUserObject: count */
+  GHashTable *user_objects; /* SimUserObject: count */
   guint n_memory_nodes;
-  SimExec *live_exec;         /* of a graph with memory nodes: there can be one */
-  GPtrArray *allocations;     /* of its memory nodes; shared with the exec's clone */
+  SimExec *live_exec;     /* of a graph with memory nodes: there can be one */
+  GPtrArray *allocations; /* of its memory nodes; shared with the exec's clone */
 };
 
 extern SimGraph *sim_building; /* its memory may be named in checks though it is not live */

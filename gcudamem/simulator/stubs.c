@@ -9,11 +9,11 @@
 int sim_not_simulated (const char *symbol);
 
 #define SIM_PROC_ONCE
-#define SIM_PROC(name, version, symbol, per_thread) \
+#define SIM_PROC(name, version, symbol, per_thread)                 \
   __attribute__ ((weak, visibility ("default"))) int symbol (void); \
-  int symbol (void) \
-  { \
-    return sim_not_simulated (#symbol); \
+  int symbol (void)                                                 \
+  {                                                                 \
+    return sim_not_simulated (#symbol);                             \
   }
 #include "procs.h"
 #undef SIM_PROC

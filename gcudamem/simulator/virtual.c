@@ -11,11 +11,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define GRANULARITY SIM_MIB (2)
-#define LOCATION_DEVICE 1
-#define LOCATION_HOST 2
+#define GRANULARITY        SIM_MIB (2)
+#define LOCATION_DEVICE    1
+#define LOCATION_HOST      2
 #define LOCATION_HOST_NUMA 3
-#define HANDLE_TYPES (CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR | CU_MEM_HANDLE_TYPE_WIN32 | CU_MEM_HANDLE_TYPE_WIN32_KMT | 8)
+#define HANDLE_TYPES       (CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR | CU_MEM_HANDLE_TYPE_WIN32 | CU_MEM_HANDLE_TYPE_WIN32_KMT | 8)
 
 typedef struct
 {
@@ -23,8 +23,8 @@ typedef struct
   gsize size;
 } SimReservation;
 
-static GTree *reservations;   /* base: SimReservation */
-static GHashTable *released;  /* handle: CUmemAllocationProp; the real driver still tells */
+static GTree *reservations;  /* base: SimReservation */
+static GHashTable *released; /* handle: CUmemAllocationProp; the real driver still tells */
 static guint n_handles;
 
 static gint
@@ -387,8 +387,7 @@ SIM_ENTRY (cuMemGetAccess, 0, (unsigned long long *, flags), (const CUmemLocatio
 
 /* ---- sharing: a chunk made for it is a file of its own ---- */
 
-SIM_ENTRY (cuMemExportToShareableHandle, 0, (void *, shareableHandle), (CUmemGenericAllocationHandle, handle), (CUmemAllocationHandleType, handleType),
-           (unsigned long long, flags))
+SIM_ENTRY (cuMemExportToShareableHandle, 0, (void *, shareableHandle), (CUmemGenericAllocationHandle, handle), (CUmemAllocationHandleType, handleType), (unsigned long long, flags))
 {
   SimMemory *memory = memory_of (handle);
   int fd;

@@ -295,7 +295,7 @@ check_own_event (GCudaReclaimNode *node)
         return GCUDA_RECLAIM_AGAIN;
       _gcuda_context_box_give_event (waiter->box->context, waiter->event, FALSE);
       waiter->event = NULL;
-  waiter->node.number = _gcuda_reclaimer_number ();
+      waiter->node.number = _gcuda_reclaimer_number ();
     }
   return waiter->passed (waiter);
 }

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #define ROUNDS 21
-#define COUNT 2000
+#define COUNT  2000
 
 static gpointer driver;
 static GCudaContext *context;
@@ -302,11 +302,16 @@ first_use (gboolean raw)
 
           init (0);
           driver = library;
-          RAW (cuDevicePrimaryCtxRetain) (&primary, 0);
-          RAW (cuCtxSetCurrent) (primary);
-          RAW (cuStreamCreate) (&made, CU_STREAM_NON_BLOCKING);
-          RAW (cuMemPoolCreate) (&pool, &props);
-          RAW (cuMemAllocFromPoolAsync) (&address, 4096, pool, made);
+          RAW (cuDevicePrimaryCtxRetain)
+          (&primary, 0);
+          RAW (cuCtxSetCurrent)
+          (primary);
+          RAW (cuStreamCreate)
+          (&made, CU_STREAM_NON_BLOCKING);
+          RAW (cuMemPoolCreate)
+          (&pool, &props);
+          RAW (cuMemAllocFromPoolAsync)
+          (&address, 4096, pool, made);
         }
       else
         {
@@ -387,7 +392,8 @@ main (void)
   fast_capturing = RAW (cuStreamIsCapturing);
   fast_id = RAW (cuCtxGetId);
   /* The raw calls are those of a program that has its context current. */
-  RAW (cuCtxSetCurrent) (raw_context);
+  RAW (cuCtxSetCurrent)
+  (raw_context);
 
   g_print ("%s, %s\n", gcuda_device_get_name (device), gcuda_driver_info_is_simulated (info) ? "simulated driver: only differences between versions of this library mean anything" : "real driver");
   g_print ("%-44s %9s %9s %9s %7s   %s\n", "nanoseconds a call, medians", "raw", "ours", "more", "ratio", "budget");

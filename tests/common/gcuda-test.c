@@ -69,7 +69,8 @@ gcuda_test_fail_calls (const char *spec)
 void
 gcuda_test_hold (gboolean on)
 {
-  SIMULATOR (gcudasim_hold) (on);
+  SIMULATOR (gcudasim_hold)
+  (on);
 }
 
 guint64
@@ -82,7 +83,8 @@ void
 gcuda_test_log_start (void)
 {
   if (gcuda_test_is_simulated ())
-    SIMULATOR (gcudasim_log_start) ();
+    SIMULATOR (gcudasim_log_start)
+    ();
 }
 
 char **
@@ -95,7 +97,8 @@ gcuda_test_log_take (void)
   text = SIMULATOR (gcudasim_log_take) ();
   lines = g_strsplit (text != NULL ? text : "", "\n", -1);
   free (text);
-  SIMULATOR (gcudasim_log_stop) ();
+  SIMULATOR (gcudasim_log_stop)
+  ();
   return lines;
 }
 
@@ -148,7 +151,8 @@ bed_set_up (Bed *bed,
       GcudasimBalance *balance = g_new0 (GcudasimBalance, 1);
 
       g_assert_true (gcuda_reclaim (NULL, &error));
-      SIMULATOR (gcudasim_balance) (balance);
+      SIMULATOR (gcudasim_balance)
+      (balance);
       bed->balance = balance;
     }
   bed->stream = gcuda_stream_new (bed->context, GCUDA_STREAM_FLAGS_NONE, 0, &error);
@@ -194,7 +198,8 @@ bed_tear_down (Bed *bed,
     {
       GcudasimBalance *before = bed->balance, after;
 
-      SIMULATOR (gcudasim_balance) (&after);
+      SIMULATOR (gcudasim_balance)
+      (&after);
       g_assert_cmpuint (after.allocations, ==, before->allocations);
       g_assert_cmpuint (after.streams, ==, before->streams);
       g_assert_cmpuint (after.contexts, ==, before->contexts);
@@ -273,7 +278,8 @@ blocker_new (GCudaStream *stream)
   assert_cuda (RAW (cuCtxPushCurrent) (gcuda_context_get_cuda_context (gcuda_stream_get_context (stream))));
   assert_cuda (RAW (cuLaunchHostFunc) (gcuda_stream_get_cuda_stream (stream), blocker_run, blocker));
   /* A driver that is lazy has work done only when it is asked for: ask. */
-  RAW (cuStreamQuery) (gcuda_stream_get_cuda_stream (stream));
+  RAW (cuStreamQuery)
+  (gcuda_stream_get_cuda_stream (stream));
   assert_cuda (RAW (cuCtxPopCurrent) (&popped));
   return blocker;
 }

@@ -21,7 +21,7 @@ gboolean gcuda_test_is_simulated (void);
 /* The driver itself, for what the library has no call for: captures, contexts of others. By its plain name; aborts if it
  * is missing. */
 gpointer gcuda_test_driver_function (const char *name);
-#define RAW(name) ((__typeof__ (&name)) gcuda_test_driver_function (#name))
+#define RAW(name)         ((__typeof__ (&name)) gcuda_test_driver_function (#name))
 #define assert_cuda(call) g_assert_cmpint ((call), ==, CUDA_SUCCESS)
 
 /* The control functions of the simulated driver; NULL on a real one. */
@@ -40,13 +40,13 @@ guint gcuda_test_log_count (char **log,
 void gcuda_test_log_print (char **log);
 
 #define assert_no_error(error) g_assert_no_error (error)
-#define assert_error_and_clear(error, code_) \
-  G_STMT_START \
-  { \
+#define assert_error_and_clear(error, code_)              \
+  G_STMT_START                                            \
+  {                                                       \
     g_assert_error ((error), GCUDA_ERROR, (int) (code_)); \
-    g_assert_cmpuint (strlen ((error)->message), >, 8); \
-    g_clear_error (&(error)); \
-  } \
+    g_assert_cmpuint (strlen ((error)->message), >, 8);   \
+    g_clear_error (&(error));                             \
+  }                                                       \
   G_STMT_END
 
 /* A device with a stream and a pool. The teardown checks that nothing is left of what the test made. */
@@ -67,7 +67,7 @@ void bed_tear_down (Bed *bed,
 /* Waits for the GPU and the reclaimer; then the pool's used bytes. */
 guint64 bed_settled_use (Bed *bed);
 
-#define bed_add(path, function) g_test_add ((path), Bed, NULL, bed_set_up, (function), bed_tear_down)
+#define bed_add(path, function)            g_test_add ((path), Bed, NULL, bed_set_up, (function), bed_tear_down)
 #define bed_add_data(path, data, function) g_test_add ((path), Bed, (data), bed_set_up, (function), bed_tear_down)
 
 /* Fills with a byte, and checks that each byte of the buffer is that; both in the order of the stream. */

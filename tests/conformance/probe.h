@@ -9,7 +9,7 @@
 #include <glib.h>
 
 #define PROBE_STRING_(x) #x
-#define PROBE_STRING(x) PROBE_STRING_ (x)
+#define PROBE_STRING(x)  PROBE_STRING_ (x)
 
 /* Calls an entry point under the name that cuda.h gives its current form. */
 #define C(name, ...) (((__typeof__ (&name)) probe_symbol (PROBE_STRING (name))) (__VA_ARGS__))
@@ -21,7 +21,7 @@ typedef struct
 {
   const char *name;
   void (*function) (void);
-  gboolean bare;              /* not even cuInit was called */
+  gboolean bare; /* not even cuInit was called */
 } Probe;
 
 extern const Probe probes[];

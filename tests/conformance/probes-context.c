@@ -187,10 +187,10 @@ show_stream (const char *name, CUstream s)
   char *what;
   CUresult r;
 
-#define SHOW(last, call, facts, ...) \
+#define SHOW(last, call, facts, ...)         \
   what = g_strconcat (name, " " last, NULL); \
-  r = call; \
-  ok (r, what, facts, __VA_ARGS__); \
+  r = call;                                  \
+  ok (r, what, facts, __VA_ARGS__);          \
   g_free (what)
 
   SHOW ("flags", C (cuStreamGetFlags, s, &flags), "%u", flags);
@@ -544,17 +544,42 @@ probe_device (void)
     const char *name;
     int number;
   } attributes[] = {
-    { "MAX_THREADS_PER_BLOCK", 1 }, { "WARP_SIZE", 10 }, { "MULTIPROCESSOR_COUNT", 16 }, { "COMPUTE_CAPABILITY_MAJOR", 75 },
-    { "COMPUTE_CAPABILITY_MINOR", 76 }, { "MAX_PITCH", 11 }, { "TEXTURE_ALIGNMENT", 14 }, { "TEXTURE_PITCH_ALIGNMENT", 51 },
-    { "ASYNC_ENGINE_COUNT", 40 }, { "INTEGRATED", 18 }, { "UNIFIED_ADDRESSING", 41 }, { "CAN_MAP_HOST_MEMORY", 19 },
-    { "CONCURRENT_KERNELS", 31 }, { "COMPUTE_MODE", 20 }, { "TCC_DRIVER", 35 }, { "MANAGED_MEMORY", 83 },
-    { "STREAM_PRIORITIES_SUPPORTED", 78 }, { "HOST_REGISTER_SUPPORTED", 99 }, { "CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM", 91 },
-    { "READ_ONLY_HOST_REGISTER_SUPPORTED", 113 }, { "PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES", 100 },
-    { "DIRECT_MANAGED_MEM_ACCESS_FROM_HOST", 101 }, { "VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED", 102 }, { "HANDLE_TYPE_FABRIC_SUPPORTED", 128 },
-    { "MEMORY_POOLS_SUPPORTED", 115 }, { "HOST_MEMORY_POOLS_SUPPORTED", 144 }, { "HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED", 141 },
-    { "HOST_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED", 145 }, { "GPU_DIRECT_RDMA_WRITES_ORDERING", 118 }, { "IPC_EVENT_SUPPORTED", 125 },
-    { "CAN_USE_64_BIT_STREAM_MEM_OPS", 122 }, { "CAN_USE_STREAM_WAIT_VALUE_NOR", 123 }, { "NUMA_CONFIG", 130 }, { "MEM_DECOMPRESS_ALGORITHM_MASK", 136 },
-    { "0", 0 }, { "9999", 9999 },
+    { "MAX_THREADS_PER_BLOCK", 1 },
+    { "WARP_SIZE", 10 },
+    { "MULTIPROCESSOR_COUNT", 16 },
+    { "COMPUTE_CAPABILITY_MAJOR", 75 },
+    { "COMPUTE_CAPABILITY_MINOR", 76 },
+    { "MAX_PITCH", 11 },
+    { "TEXTURE_ALIGNMENT", 14 },
+    { "TEXTURE_PITCH_ALIGNMENT", 51 },
+    { "ASYNC_ENGINE_COUNT", 40 },
+    { "INTEGRATED", 18 },
+    { "UNIFIED_ADDRESSING", 41 },
+    { "CAN_MAP_HOST_MEMORY", 19 },
+    { "CONCURRENT_KERNELS", 31 },
+    { "COMPUTE_MODE", 20 },
+    { "TCC_DRIVER", 35 },
+    { "MANAGED_MEMORY", 83 },
+    { "STREAM_PRIORITIES_SUPPORTED", 78 },
+    { "HOST_REGISTER_SUPPORTED", 99 },
+    { "CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM", 91 },
+    { "READ_ONLY_HOST_REGISTER_SUPPORTED", 113 },
+    { "PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES", 100 },
+    { "DIRECT_MANAGED_MEM_ACCESS_FROM_HOST", 101 },
+    { "VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED", 102 },
+    { "HANDLE_TYPE_FABRIC_SUPPORTED", 128 },
+    { "MEMORY_POOLS_SUPPORTED", 115 },
+    { "HOST_MEMORY_POOLS_SUPPORTED", 144 },
+    { "HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED", 141 },
+    { "HOST_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED", 145 },
+    { "GPU_DIRECT_RDMA_WRITES_ORDERING", 118 },
+    { "IPC_EVENT_SUPPORTED", 125 },
+    { "CAN_USE_64_BIT_STREAM_MEM_OPS", 122 },
+    { "CAN_USE_STREAM_WAIT_VALUE_NOR", 123 },
+    { "NUMA_CONFIG", 130 },
+    { "MEM_DECOMPRESS_ALGORITHM_MASK", 136 },
+    { "0", 0 },
+    { "9999", 9999 },
   };
   CUdevice d;
   int v;
@@ -587,8 +612,8 @@ probe_null (int n)
   (void) vp;
   (void) dp;
 #define CASE(number, text, call) \
-  case number: \
-    only (call, text); \
+  case number:                   \
+    only (call, text);           \
     break
   switch (n)
     {
@@ -604,7 +629,7 @@ probe_null (int n)
       CASE (20, "cuPointerGetAttribute(NULL, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, p)", C (cuPointerGetAttribute, NULL, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, p));
       CASE (22, "cuMemAddressReserve(NULL, 2 * M, 0, 0, 0)", C (cuMemAddressReserve, NULL, 2 * MIB, 0, 0, 0));
       CASE (24, "cuMemGetAllocationGranularity(NULL, &vp, CU_MEM_ALLOC_GRANULARITY_MINIMUM)",
-            C (cuMemGetAllocationGranularity, NULL, (const CUmemAllocationProp *) (void *) &(CUmemAllocationProp) { 0 }, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
+            C (cuMemGetAllocationGranularity, NULL, (const CUmemAllocationProp *) (void *) &(CUmemAllocationProp){ 0 }, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
       CASE (26, "cuMemPoolCreate(&dp, NULL)", C (cuMemPoolCreate, (CUmemoryPool *) (void *) &dp, NULL));
       CASE (28, "cuDeviceSetMemPool(d, NULL)", C (cuDeviceSetMemPool, d, NULL));
       CASE (30, "cuMemPoolGetAttribute(dp, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, NULL)", C (cuMemPoolGetAttribute, pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, NULL));

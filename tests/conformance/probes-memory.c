@@ -57,7 +57,9 @@ attributes (const char *what, CUdeviceptr p, CUdeviceptr start)
   r[3] = C (cuPointerGetAttribute, &managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, p);
   a = number (r[0], type);
   b = number (r[1], (unsigned long long) ordinal);
-  c = g_strdup (r[2] != CUDA_SUCCESS ? probe_result (r[2]) : context == primary ? "current" : context == NULL ? "none" : "another");
+  c = g_strdup (r[2] != CUDA_SUCCESS ? probe_result (r[2]) : context == primary ? "current"
+                                                           : context == NULL    ? "none"
+                                                                                : "another");
   d = number (r[3], managed);
   say ("%s type %s ordinal %s context %s managed %s", what, a, b, c, d);
   g_free (a), g_free (b), g_free (c), g_free (d);
@@ -75,7 +77,8 @@ attributes (const char *what, CUdeviceptr p, CUdeviceptr start)
   r[8] = C (cuPointerGetAttribute, &handles, CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES, p);
   r[9] = C (cuPointerGetAttribute, &ipc, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, p);
   r[10] = C (cuPointerGetAttribute, &access, CU_POINTER_ATTRIBUTE_ACCESS_FLAGS, p);
-  a = g_strdup (r[7] != CUDA_SUCCESS ? probe_result (r[7]) : pool == NULL ? "none" : "some");
+  a = g_strdup (r[7] != CUDA_SUCCESS ? probe_result (r[7]) : pool == NULL ? "none"
+                                                                          : "some");
   b = number (r[8], handles);
   c = number (r[9], ipc);
   d = number (r[10], access);
@@ -325,7 +328,8 @@ probe_pool_device (void)
   ok (r, "default pool now", "unchanged %d", again == fallback);
   C (cuMemAllocAsync, &p, 100, s);
   C (cuPointerGetAttribute, &of, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, p);
-  say ("cuMemAllocAsync takes from pool: %s", of == own ? "own" : of == fallback ? "default" : "another");
+  say ("cuMemAllocAsync takes from pool: %s", of == own ? "own" : of == fallback ? "default"
+                                                                                 : "another");
   C (cuMemFreeAsync, p, s);
   C (cuStreamSynchronize, s);
   only (C (cuMemPoolDestroy, own), "destroy the device's current pool");
@@ -788,8 +792,8 @@ probe_vmm_create (void)
   int fd = -1;
 
 #define TRY(what, change) \
-  prop = good; \
-  change; \
+  prop = good;            \
+  change;                 \
   create (what, prop)
 
   TRY ("device 0", (void) 0);

@@ -320,36 +320,141 @@ make_pool (void)
   return pool;
 }
 
-static CUresult call_free_async (void) { return C (cuMemFreeAsync, pool_memory, unrelated); }
-static CUresult call_alloc_async (void) { CUdeviceptr p; return C (cuMemAllocAsync, &p, 512, unrelated); }
-static CUresult call_free (void) { return C (cuMemFree, memory); }
-static CUresult call_free_host (void) { return C (cuMemFreeHost, a_host); }
-static CUresult call_unregister (void) { return C (cuMemHostUnregister, a_page); }
-static CUresult call_event_query (void) { return C (cuEventQuery, event); }
-static CUresult call_event_sync (void) { return C (cuEventSynchronize, event); }
-static CUresult call_stream_query (void) { return C (cuStreamQuery, unrelated); }
-static CUresult call_stream_sync (void) { return C (cuStreamSynchronize, unrelated); }
-static CUresult call_pool_create (void) { return make_pool () != NULL ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED; }
-static CUresult call_pool_destroy (void) { return C (cuMemPoolDestroy, a_pool); }
-static CUresult call_pool_trim (void) { return C (cuMemPoolTrimTo, a_pool, 0); }
-static CUresult call_event_create (void) { CUevent e; return C (cuEventCreate, &e, 0); }
-static CUresult call_event_record (void) { return C (cuEventRecord, event, unrelated); }
-static CUresult call_event_destroy (void) { CUevent e; C (cuEventCreate, &e, 0); return C (cuEventDestroy, e); }
-static CUresult call_stream_destroy (void) { CUstream s = new_stream (1); return C (cuStreamDestroy, s); }
-static CUresult call_mem_info (void) { size_t a, b; return C (cuMemGetInfo, &a, &b); }
-static CUresult call_legacy_free (void) { return C (cuMemFreeAsync, pool_more, CU_STREAM_LEGACY); }
-static CUresult call_legacy_record (void) { return C (cuEventRecord, event, CU_STREAM_LEGACY); }
-static CUresult call_capturing_free (void) { return C (cuMemFreeAsync, pool_memory, captured); }
-static CUresult call_legacy_ask (void) { CUstreamCaptureStatus s; return C (cuStreamIsCapturing, CU_STREAM_LEGACY, &s); }
+static CUresult
+call_free_async (void)
+{
+  return C (cuMemFreeAsync, pool_memory, unrelated);
+}
+static CUresult
+call_alloc_async (void)
+{
+  CUdeviceptr p;
+  return C (cuMemAllocAsync, &p, 512, unrelated);
+}
+static CUresult
+call_free (void)
+{
+  return C (cuMemFree, memory);
+}
+static CUresult
+call_free_host (void)
+{
+  return C (cuMemFreeHost, a_host);
+}
+static CUresult
+call_unregister (void)
+{
+  return C (cuMemHostUnregister, a_page);
+}
+static CUresult
+call_event_query (void)
+{
+  return C (cuEventQuery, event);
+}
+static CUresult
+call_event_sync (void)
+{
+  return C (cuEventSynchronize, event);
+}
+static CUresult
+call_stream_query (void)
+{
+  return C (cuStreamQuery, unrelated);
+}
+static CUresult
+call_stream_sync (void)
+{
+  return C (cuStreamSynchronize, unrelated);
+}
+static CUresult
+call_pool_create (void)
+{
+  return make_pool () != NULL ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+}
+static CUresult
+call_pool_destroy (void)
+{
+  return C (cuMemPoolDestroy, a_pool);
+}
+static CUresult
+call_pool_trim (void)
+{
+  return C (cuMemPoolTrimTo, a_pool, 0);
+}
+static CUresult
+call_event_create (void)
+{
+  CUevent e;
+  return C (cuEventCreate, &e, 0);
+}
+static CUresult
+call_event_record (void)
+{
+  return C (cuEventRecord, event, unrelated);
+}
+static CUresult
+call_event_destroy (void)
+{
+  CUevent e;
+  C (cuEventCreate, &e, 0);
+  return C (cuEventDestroy, e);
+}
+static CUresult
+call_stream_destroy (void)
+{
+  CUstream s = new_stream (1);
+  return C (cuStreamDestroy, s);
+}
+static CUresult
+call_mem_info (void)
+{
+  size_t a, b;
+  return C (cuMemGetInfo, &a, &b);
+}
+static CUresult
+call_legacy_free (void)
+{
+  return C (cuMemFreeAsync, pool_more, CU_STREAM_LEGACY);
+}
+static CUresult
+call_legacy_record (void)
+{
+  return C (cuEventRecord, event, CU_STREAM_LEGACY);
+}
+static CUresult
+call_capturing_free (void)
+{
+  return C (cuMemFreeAsync, pool_memory, captured);
+}
+static CUresult
+call_legacy_ask (void)
+{
+  CUstreamCaptureStatus s;
+  return C (cuStreamIsCapturing, CU_STREAM_LEGACY, &s);
+}
 
 static const Call calls[] = {
-  { "cuMemFreeAsync unrelated", call_free_async }, { "cuMemAllocAsync unrelated", call_alloc_async }, { "cuMemFree", call_free },
-  { "cuMemFreeHost", call_free_host }, { "cuMemHostUnregister", call_unregister }, { "cuEventQuery", call_event_query },
-  { "cuEventSynchronize", call_event_sync }, { "cuStreamQuery", call_stream_query }, { "cuStreamSynchronize", call_stream_sync },
-  { "cuMemPoolCreate", call_pool_create }, { "cuMemPoolDestroy", call_pool_destroy }, { "cuMemPoolTrimTo", call_pool_trim },
-  { "cuEventCreate", call_event_create }, { "cuEventRecord unrelated", call_event_record }, { "cuEventDestroy", call_event_destroy },
-  { "cuStreamDestroy unrelated", call_stream_destroy }, { "cuMemGetInfo", call_mem_info }, { "cuMemFreeAsync legacy", call_legacy_free },
-  { "cuEventRecord legacy", call_legacy_record }, { "cuMemFreeAsync capturing", call_capturing_free }, { "cuStreamIsCapturing legacy", call_legacy_ask },
+  { "cuMemFreeAsync unrelated", call_free_async },
+  { "cuMemAllocAsync unrelated", call_alloc_async },
+  { "cuMemFree", call_free },
+  { "cuMemFreeHost", call_free_host },
+  { "cuMemHostUnregister", call_unregister },
+  { "cuEventQuery", call_event_query },
+  { "cuEventSynchronize", call_event_sync },
+  { "cuStreamQuery", call_stream_query },
+  { "cuStreamSynchronize", call_stream_sync },
+  { "cuMemPoolCreate", call_pool_create },
+  { "cuMemPoolDestroy", call_pool_destroy },
+  { "cuMemPoolTrimTo", call_pool_trim },
+  { "cuEventCreate", call_event_create },
+  { "cuEventRecord unrelated", call_event_record },
+  { "cuEventDestroy", call_event_destroy },
+  { "cuStreamDestroy unrelated", call_stream_destroy },
+  { "cuMemGetInfo", call_mem_info },
+  { "cuMemFreeAsync legacy", call_legacy_free },
+  { "cuEventRecord legacy", call_legacy_record },
+  { "cuMemFreeAsync capturing", call_capturing_free },
+  { "cuStreamIsCapturing legacy", call_legacy_ask },
 };
 
 static gboolean caller_relaxed;

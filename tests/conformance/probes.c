@@ -45,10 +45,10 @@ void probe_uninitialized (void);
 void probe_ipc (void);
 void probe_null (int n);
 
-#define NULL_PROBE(n) \
+#define NULL_PROBE(n)         \
   static void null_##n (void) \
-  { \
-    probe_null (n); \
+  {                           \
+    probe_null (n);           \
   }
 
 NULL_PROBE (0)

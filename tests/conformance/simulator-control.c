@@ -20,8 +20,8 @@ static void *library;
 static CUcontext context;
 static CUdevice dev;
 
-#define S(name, ...) (((__typeof__ (&name)) probe_symbol (#name)) (__VA_ARGS__))
-#define good(call) g_assert_cmpint (call, ==, CUDA_SUCCESS)
+#define S(name, ...)     (((__typeof__ (&name)) probe_symbol (#name)) (__VA_ARGS__))
+#define good(call)       g_assert_cmpint (call, ==, CUDA_SUCCESS)
 #define is(call, result) g_assert_cmpint (call, ==, result)
 
 void *
@@ -383,10 +383,20 @@ static const struct
   const char *name;
   void (*function) (void);
 } parts[] = {
-  { "hold", part_hold }, { "faults", part_faults }, { "fault-environment", part_fault_environment }, { "log", part_log },
-  { "balance", part_balance }, { "attributes", part_attributes }, { "visible", part_visible }, { "lose", part_lose },
-  { "destroyed-stream", part_destroyed_stream }, { "reset-stream", part_reset_stream }, { "exit", part_exit },
-  { "laziest", part_laziest }, { "unsimulated", part_unsimulated }, { "plain", part_plain },
+  { "hold", part_hold },
+  { "faults", part_faults },
+  { "fault-environment", part_fault_environment },
+  { "log", part_log },
+  { "balance", part_balance },
+  { "attributes", part_attributes },
+  { "visible", part_visible },
+  { "lose", part_lose },
+  { "destroyed-stream", part_destroyed_stream },
+  { "reset-stream", part_reset_stream },
+  { "exit", part_exit },
+  { "laziest", part_laziest },
+  { "unsimulated", part_unsimulated },
+  { "plain", part_plain },
 };
 
 /* ---- tests ---- */
@@ -420,8 +430,16 @@ test_visible (void)
 {
   /* devices, CUDA_VISIBLE_DEVICES, what is left and the first one's bus */
   static const char *const cases[][3] = {
-    { "2", "0,1", "2 1" }, { "2", "1,0", "2 2" }, { "2", "1", "1 2" }, { "2", "", "none" }, { "2", "-1", "none" }, { "2", "99", "none" },
-    { "2", "1,99,0", "1 2" }, { "2", "1,1", "1 2" }, { "0", "0", "none" }, { "3", "2,0", "2 3" },
+    { "2", "0,1", "2 1" },
+    { "2", "1,0", "2 2" },
+    { "2", "1", "1 2" },
+    { "2", "", "none" },
+    { "2", "-1", "none" },
+    { "2", "99", "none" },
+    { "2", "1,99,0", "1 2" },
+    { "2", "1,1", "1 2" },
+    { "0", "0", "none" },
+    { "3", "2,0", "2 3" },
   };
 
   for (guint i = 0; i < G_N_ELEMENTS (cases); i++)
@@ -432,9 +450,17 @@ static void
 test_bad_environment (void)
 {
   static const char *const cases[][2] = {
-    { "GCUDASIM_DEVICES", "many" }, { "GCUDASIM_DEVICES", "17" }, { "GCUDASIM_MEMORY", "4X" }, { "GCUDASIM_MEMORY", "-1" },
-    { "GCUDASIM_ATTRIBUTES", "NONSENSE=1" }, { "GCUDASIM_ATTRIBUTES", "WARP_SIZE" }, { "GCUDASIM_PEER_ACCESS", "2" },
-    { "GCUDASIM_SCHEDULER", "fair" }, { "GCUDASIM_SEED", "x" }, { "GCUDASIM_FAIL", "cuMemAlloc" }, { "GCUDASIM_DRIVER_VERSION", "new" },
+    { "GCUDASIM_DEVICES", "many" },
+    { "GCUDASIM_DEVICES", "17" },
+    { "GCUDASIM_MEMORY", "4X" },
+    { "GCUDASIM_MEMORY", "-1" },
+    { "GCUDASIM_ATTRIBUTES", "NONSENSE=1" },
+    { "GCUDASIM_ATTRIBUTES", "WARP_SIZE" },
+    { "GCUDASIM_PEER_ACCESS", "2" },
+    { "GCUDASIM_SCHEDULER", "fair" },
+    { "GCUDASIM_SEED", "x" },
+    { "GCUDASIM_FAIL", "cuMemAlloc" },
+    { "GCUDASIM_DRIVER_VERSION", "new" },
   };
 
   for (guint i = 0; i < G_N_ELEMENTS (cases); i++)
