@@ -10,7 +10,8 @@
  *
  * Since: 0.1
  */
-/* clang-format off: the first word is text */
+/* The first word is text. */
+/* clang-format off */
 G_DEFINE_QUARK (gcuda-error-quark, gcuda_error)
 /* clang-format on */
 
