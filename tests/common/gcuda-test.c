@@ -84,7 +84,7 @@ gcuda_test_log_start (void)
 {
   if (gcuda_test_is_simulated ())
     SIMULATOR (gcudasim_log_start)
-    ();
+  ();
 }
 
 char **
