@@ -103,8 +103,9 @@ _gcuda_teardown_enter (GCudaTeardown *teardown)
 void
 _gcuda_teardown_leave (GCudaTeardown *teardown)
 {
-  /* Once more if it fails: the thread would stay in a mode that nobody asked for. */
-  if (teardown->permitted && _gcuda_driver.ThreadExchangeStreamCaptureMode (&teardown->mode) != CUDA_SUCCESS)
+  /* Once more if it fails: the thread would stay in a mode that nobody asked for. Not if the process began to exit while a
+   * call in between blocked: the driver may be gone by now. */
+  if (teardown->permitted && !g_atomic_int_get (&gate_closed) && _gcuda_driver.ThreadExchangeStreamCaptureMode (&teardown->mode) != CUDA_SUCCESS)
     _gcuda_driver.ThreadExchangeStreamCaptureMode (&teardown->mode);
   own_uses--;
   g_atomic_int_add (&gate_users, -1);

@@ -48,7 +48,8 @@ attempt_all (GCudaReclaimNode **link,
 {
   GCudaReclaimNode *node, *next;
 
-  while ((node = *link) != NULL)
+  /* One of them may block until the process exits: then the rest is the system's. */
+  while ((node = *link) != NULL && !_gcuda_driver_exiting ())
     {
       GCudaReclaimResult result;
 

@@ -257,7 +257,7 @@ drain (GCudaReclaimNode *node)
 
   /* The waiters' uses may be the last ones of this box: it must survive this function. */
   _gcuda_stream_box_ref (self);
-  while (self->batch != NULL)
+  while (self->batch != NULL && !_gcuda_driver_exiting ())
     {
       GCudaStreamWaiter *waiter = self->batch;
 
@@ -265,6 +265,11 @@ drain (GCudaReclaimNode *node)
       _gcuda_reclaimer_inherit (waiter->node.number);
       if (waiter->passed (waiter) != GCUDA_RECLAIM_DONE)
         _gcuda_reclaimer_push (&waiter->node, retry_waiter);
+    }
+  if (self->batch != NULL)
+    {
+      _gcuda_stream_box_unref (self);
+      return GCUDA_RECLAIM_AGAIN;
     }
   self->batch_end = &self->batch;
 
