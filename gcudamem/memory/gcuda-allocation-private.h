@@ -41,9 +41,6 @@ gboolean _gcuda_allocation_set_stream (GCudaAllocation *self,
                                        GCudaStreamBox *box,
                                        GError **error);
 
-/* Forgets the address: it was handed on, or given back already. Releasing then calls nobody. */
-void _gcuda_allocation_disarm (GCudaAllocation *self);
-
 /* Makes sure that memory of @resource can be released later on the stream, whatever happens. */
 gboolean _gcuda_allocation_reserve (GCudaStreamBox *box,
                                     gboolean frees_in_order,

@@ -159,12 +159,6 @@ _gcuda_allocation_set_stream (GCudaAllocation *self,
   return TRUE;
 }
 
-void
-_gcuda_allocation_disarm (GCudaAllocation *self)
-{
-  self->armed = FALSE;
-}
-
 /* Releasing */
 
 CUresult
