@@ -57,15 +57,15 @@ SIM_ENTRY (cuMemFree_v2, SIM_UNSAFE, (CUdeviceptr, dptr))
   /* Without a context this works, with a dead one it does not. */
   if (result == CUDA_ERROR_CONTEXT_IS_DESTROYED)
     return result;
-  if (result == CUDA_SUCCESS && current->lost != CUDA_SUCCESS)
-    return current->lost;
+  if (result == CUDA_SUCCESS && sim.lost != CUDA_SUCCESS)
+    return sim.lost;
   if (dptr == 0)
     return CUDA_SUCCESS;
   allocation = sim_allocation_at (dptr);
   if (allocation == NULL)
     return CUDA_ERROR_INVALID_VALUE;
-  if (allocation->context != NULL && allocation->context->lost != CUDA_SUCCESS)
-    return allocation->context->lost;
+  if (allocation->context != NULL && sim.lost != CUDA_SUCCESS)
+    return sim.lost;
   switch (allocation->kind)
     {
     case SIM_ALLOCATION_DEVICE:

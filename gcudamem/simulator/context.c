@@ -55,7 +55,6 @@ context_start (SimContext *context, unsigned int flags)
 
   context->id = sim_next_id ();
   context->alive = TRUE;
-  context->lost = CUDA_SUCCESS;
   context->flags = flags | CU_CTX_MAP_HOST;
   context->version = 3020;
   context->cache_config = 0;
@@ -162,7 +161,7 @@ CUresult
 sim_current (SimContext **context)
 {
   SIM_TRY (sim_current_or_lost (context));
-  return (*context)->lost;
+  return sim.lost;
 }
 
 /* A context given by the program; NULL is the current one. */
@@ -221,10 +220,10 @@ sim_device_wait (SimDevice *device)
 void
 sim_context_lose (SimContext *context, CUresult why)
 {
-  if (context->lost != CUDA_SUCCESS)
+  if (sim.lost != CUDA_SUCCESS)
     return;
-  context->lost = why;
-  sim_warn ("context %p is lost: %s", (void *) context->handle, sim_result_name (why));
+  sim.lost = why;
+  sim_warn ("context %p, and so every one of this process, is lost: %s", (void *) context->handle, sim_result_name (why));
 }
 
 SIM_EXPORT int
@@ -251,7 +250,10 @@ SIM_ENTRY (cuDevicePrimaryCtxRetain, 0, (CUcontext *, pctx), (CUdevice, dev))
   if (device == NULL)
     return CUDA_ERROR_INVALID_DEVICE;
   if (!device->primary->alive)
-    context_start (device->primary, device->primary_flags);
+    {
+      SIM_TRY (sim.lost);
+      context_start (device->primary, device->primary_flags);
+    }
   device->primary->retained++;
   *pctx = device->primary->handle;
   return CUDA_SUCCESS;
@@ -371,6 +373,7 @@ context_create (CUcontext *pctx, unsigned int flags, CUdevice dev)
     return CUDA_ERROR_INVALID_VALUE;
   if (device == NULL)
     return CUDA_ERROR_INVALID_DEVICE;
+  SIM_TRY (sim.lost);
   context = context_new (device, FALSE);
   context_start (context, flags);
   push (context);
@@ -598,8 +601,8 @@ context_synchronize (CUcontext ctx)
   guint64 id;
 
   SIM_TRY (sim_context (ctx, &context));
-  if (context->lost != CUDA_SUCCESS)
-    return context->lost;
+  if (sim.lost != CUDA_SUCCESS)
+    return sim.lost;
   for (guint i = 0; i < context->streams->len; i++)
     {
       SimStream *stream = g_ptr_array_index (context->streams, i);
@@ -613,7 +616,7 @@ context_synchronize (CUcontext ctx)
   id = context->id;
   sim_context_wait (context);
   sim_pools_synchronized ();
-  return context->id == id ? context->lost : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  return context->id == id ? sim.lost : CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
 
 SIM_ENTRY0 (cuCtxSynchronize, SIM_UNSAFE)

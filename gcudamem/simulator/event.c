@@ -16,7 +16,7 @@ sim_event (CUevent handle, SimEvent **event)
     }
   if ((*event)->context == NULL)
     return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-  return (*event)->context->lost;
+  return sim.lost;
 }
 
 SimEvent *
@@ -208,7 +208,7 @@ SIM_ENTRY (cuEventSynchronize, 0, (CUevent, hEvent))
     }
   sim_event_unref (event);
   sim_pools_synchronized ();
-  return g_atomic_int_get (&sim.exited) ? CUDA_ERROR_DEINITIALIZED : context->lost;
+  return g_atomic_int_get (&sim.exited) ? CUDA_ERROR_DEINITIALIZED : sim.lost;
 }
 
 static CUresult

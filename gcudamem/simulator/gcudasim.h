@@ -84,8 +84,8 @@ extern "C"
   /* Makes the query of a device attribute answer an error; 0 removes that. */
   void gcudasim_set_attribute_error (int device, int attribute, int result);
 
-  /* Makes a context lost, as an illegal address in a kernel does. Returns 0 if
- * there is no such context. */
+  /* Makes a context lost, and with it all others of the process, as an illegal
+ * address in a kernel does. Returns 0 if there is no such context. */
   int gcudasim_lose_context (CUcontext context);
 
   /* While held, no operation starts: what is queued stays pending, and a call

@@ -62,13 +62,13 @@ host_give_up (void *p, SimAllocationKind kind, CUresult wrong)
   SimContext *current;
   guint64 id;
 
-  if (sim_current_or_lost (&current) == CUDA_SUCCESS && current->lost != CUDA_SUCCESS)
-    return current->lost;
+  if (sim_current_or_lost (&current) == CUDA_SUCCESS && sim.lost != CUDA_SUCCESS)
+    return sim.lost;
   allocation = sim_allocation_at ((guintptr) p);
   if (allocation == NULL || allocation->kind != kind)
     return wrong;
-  if (allocation->context != NULL && allocation->context->lost != CUDA_SUCCESS)
-    return allocation->context->lost;
+  if (allocation->context != NULL && sim.lost != CUDA_SUCCESS)
+    return sim.lost;
   id = allocation->buffer_id;
   sim_device_wait (NULL);
   allocation = sim_allocation_at ((guintptr) p);

@@ -463,7 +463,7 @@ SIM_ENTRY (cuMemPoolSetAccess, 0, (CUmemoryPool, pool), (const CUmemAccessDesc *
 {
   SimPool *changed = sim_pool (pool);
 
-  if (changed == NULL || (map == NULL && count > 0))
+  if (changed == NULL || map == NULL)
     return CUDA_ERROR_INVALID_VALUE;
   for (size_t i = 0; i < count; i++)
     {

@@ -316,7 +316,7 @@ op_finish (SimOp *op)
 static void
 op_run (SimOp *op)
 {
-  gboolean lost = op->context != NULL && op->context->lost != CUDA_SUCCESS;
+  gboolean lost = op->context != NULL && sim.lost != CUDA_SUCCESS;
   SimPool *pool = NULL;
   SimEvent *event = NULL;
 
@@ -475,7 +475,7 @@ caller_main (gpointer data)
           continue;
         }
       sim_op_ref (op);
-      lost = op->context != NULL ? op->context->lost : CUDA_SUCCESS;
+      lost = op->context != NULL ? sim.lost : CUDA_SUCCESS;
       scheduler.calling = TRUE;
       pthread_mutex_unlock (&sim.lock);
       if (op->work.kind == SIM_WORK_CALLBACK)

@@ -260,6 +260,7 @@ typedef struct
   guint32 seed;
   GRand *random;
   gint64 last_call; /* atomic, monotonic time, laziest only */
+  CUresult lost; /* after an access error, all contexts of the process */
   gboolean held;
   gboolean verbose;
 
@@ -329,7 +330,6 @@ struct _SimContext
   gboolean primary;
   guint retained;
   gboolean alive;
-  CUresult lost;
   unsigned int flags;
   unsigned int version;
   guint64 limits[16];

@@ -132,7 +132,7 @@ CUresult
 sim_stream (CUstream handle, SimStream **stream)
 {
   SIM_TRY (sim_stream_or_lost (handle, stream));
-  return (*stream)->context->lost;
+  return sim.lost;
 }
 
 /* Of the current context, for calls that take no stream. */
@@ -172,7 +172,7 @@ sim_stream_wait (SimStream *stream)
   sim_stream_pending (stream, ops);
   sim_wait_all (ops);
   g_ptr_array_unref (ops);
-  result = stream->context->lost;
+  result = sim.lost;
   if (g_atomic_int_get (&sim.exited))
     result = CUDA_ERROR_DEINITIALIZED;
   sim_stream_unref (stream);
@@ -210,8 +210,8 @@ stream_destroy (CUstream hStream)
     return CUDA_ERROR_INVALID_HANDLE;
   SIM_TRY (sim_stream_or_lost (hStream, &stream));
   /* The handle stays, as everything else does in a lost context. */
-  if (stream->context->lost != CUDA_SUCCESS)
-    return stream->context->lost;
+  if (sim.lost != CUDA_SUCCESS)
+    return sim.lost;
   sim_stream_end (stream);
   return CUDA_SUCCESS;
 }

@@ -19,6 +19,8 @@ void probe_allocation (void);
 void probe_virtual (void);
 void probe_capture_others (void);
 void probe_lost (void);
+void probe_lost_others (void);
+void probe_lost_two_devices (void);
 void probe_reset (void);
 void probe_blocking_end (void);
 void probe_fork (void);
@@ -33,6 +35,16 @@ new_stream (unsigned int flags)
 
   C (cuStreamCreate, &s, flags);
   return s;
+}
+
+static CUresult
+new_context (CUcontext *context)
+{
+#if CUDA_VERSION >= 13000
+  return C (cuCtxCreate, context, NULL, 0, device);
+#else
+  return C (cuCtxCreate, context, 0, device);
+#endif
 }
 
 static gpointer
@@ -201,11 +213,7 @@ probe_allocation (void)
   only (C (cuMemPoolDestroy, fallback), "destroy the default pool");
   only (C (cuMemPoolExportToShareableHandle, &fd, fallback, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0), "export the default pool");
 
-#if CUDA_VERSION >= 13000
-  C (cuCtxCreate, &c, NULL, 0, device);
-#else
-  C (cuCtxCreate, &c, 0, device);
-#endif
+  new_context (&c);
   t = new_stream (CU_STREAM_NON_BLOCKING);
   C (cuMemAllocAsync, &p, 4096, s);
   C (cuStreamSynchronize, s);
@@ -579,6 +587,88 @@ probe_lost (void)
   only (C (cuMemPoolDestroy, pool), "cuMemPoolDestroy");
 }
 
+/* What an access error in one context is to the others of the process. */
+static void
+lose_another (void)
+{
+  CUmemAllocationProp prop;
+  CUmemAccessDesc desc;
+  CUmemGenericAllocationHandle h;
+  CUdeviceptr va;
+  CUcontext c, other;
+  CUstream s;
+
+  new_context (&c);
+  s = new_stream (CU_STREAM_NON_BLOCKING);
+  memset (&prop, 0, sizeof prop);
+  prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  memset (&desc, 0, sizeof desc);
+  desc.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  desc.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  C (cuMemAddressReserve, &va, 2 * MIB, 0, 0, 0);
+  C (cuMemCreate, &h, 2 * MIB, &prop, 0);
+  C (cuMemMap, va, 2 * MIB, 0, h, 0);
+  C (cuMemSetAccess, va, 2 * MIB, &desc, 1);
+  probe_block (s);
+  C (cuMemsetD8Async, va, 1, 2 * MIB, s);
+  C (cuMemUnmap, va, 2 * MIB);
+  probe_open ();
+  only (C (cuStreamSynchronize, s), "synchronize the private context's stream");
+  C (cuCtxPopCurrent, &other);
+}
+
+void
+probe_lost_others (void)
+{
+  CUdeviceptr p, q;
+  CUcontext c;
+  CUstream s = new_stream (CU_STREAM_NON_BLOCKING), t;
+  CUevent e;
+
+  C (cuMemAlloc, &p, 512);
+  C (cuMemAllocAsync, &q, 512, s);
+  C (cuStreamSynchronize, s);
+  lose_another ();
+  only (C (cuStreamQuery, s), "query a stream of the primary context");
+  only (C (cuStreamSynchronize, s), "synchronize it");
+  only (C (cuStreamCreate, &t, 0), "make a stream there");
+  only (C (cuEventCreate, &e, 0), "make an event there");
+  only (C (cuMemsetD8Async, p, 1, 512, s), "memset there");
+  only (C (cuMemFreeAsync, q, s), "cuMemFreeAsync there");
+  only (C (cuMemFree, p), "cuMemFree there");
+  only (C (cuMemAlloc, &p, 512), "cuMemAlloc there");
+  only (C (cuCtxSynchronize, ), "synchronize it as a whole");
+  only (new_context (&c), "make another context");
+}
+
+void
+probe_lost_two_devices (void)
+{
+  CUdeviceptr p;
+  CUcontext c, popped;
+  CUstream s;
+  int n = 0;
+
+  C (cuDeviceGetCount, &n);
+  if (n < 2)
+    exit (77);
+  C (cuDevicePrimaryCtxRetain, &c, 1);
+  C (cuCtxPushCurrent, c);
+  s = new_stream (CU_STREAM_NON_BLOCKING);
+  C (cuMemAlloc, &p, 512);
+  C (cuCtxPopCurrent, &popped);
+  lose_another ();
+  C (cuCtxPushCurrent, c);
+  only (C (cuStreamQuery, s), "query a stream of the other device");
+  only (C (cuMemsetD8Async, p, 1, 512, s), "memset there");
+  only (C (cuStreamSynchronize, s), "synchronize it");
+  only (C (cuMemFree, p), "cuMemFree there");
+  only (C (cuMemAlloc, &p, 512), "cuMemAlloc there");
+  only (C (cuCtxSynchronize, ), "synchronize it as a whole");
+  C (cuCtxPopCurrent, &popped);
+}
+
 void
 probe_reset (void)
 {
@@ -619,11 +709,7 @@ probe_blocking_end (void)
   GThread *thread;
   CUresult r;
 
-#if CUDA_VERSION >= 13000
-  C (cuCtxCreate, &c, NULL, 0, device);
-#else
-  C (cuCtxCreate, &c, 0, device);
-#endif
+  new_context (&c);
   s = new_stream (CU_STREAM_NON_BLOCKING);
   probe_block (s);
   thread = g_thread_new (NULL, open_later, &opened);
@@ -766,7 +852,8 @@ probe_two_devices (void)
   only (C (cuMemPoolSetAccess, pool, &desc, 1), "pool revoke own device");
   desc.location.id = 99;
   only (C (cuMemPoolSetAccess, pool, &desc, 1), "pool, device 99");
-  only (C (cuMemPoolSetAccess, pool, NULL, 0), "pool, empty list");
+  only (C (cuMemPoolSetAccess, pool, &desc, 0), "pool, empty list");
+  only (C (cuMemPoolSetAccess, pool, NULL, 0), "pool, no list");
   only (C (cuCtxEnablePeerAccess, c1, 0), "enable peer access");
   only (C (cuCtxEnablePeerAccess, c1, 0), "enable it twice");
   only (C (cuCtxDisablePeerAccess, c1), "disable it");

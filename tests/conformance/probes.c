@@ -36,6 +36,8 @@ void probe_allocation (void);
 void probe_virtual (void);
 void probe_capture_others (void);
 void probe_lost (void);
+void probe_lost_others (void);
+void probe_lost_two_devices (void);
 void probe_reset (void);
 void probe_blocking_end (void);
 void probe_fork (void);
@@ -117,11 +119,13 @@ const Probe probes[] = {
   { "virtual", probe_virtual, FALSE },
   { "capture_others", probe_capture_others, FALSE },
   { "lost", probe_lost, FALSE },
+  { "lost_others", probe_lost_others, FALSE },
   { "reset", probe_reset, FALSE },
   { "blocking_end", probe_blocking_end, FALSE },
   { "fork", probe_fork, FALSE },
   { "graph_launch", probe_graph_launch, FALSE },
   { "two_devices", probe_two_devices, FALSE },
+  { "lost_two_devices", probe_lost_two_devices, FALSE },
 
   { "null00", null_0, FALSE },
   { "null02", null_2, FALSE },
