@@ -79,32 +79,6 @@ sim_work_copy (SimWork *to, const SimWork *from)
     }
 }
 
-static void
-add_access (GArray *accesses, guint64 address, gsize size, gsize pitch, gsize rows, gboolean write)
-{
-  SimAccess access = { address, size, pitch, rows, write };
-
-  g_array_append_val (accesses, access);
-}
-
-/* The ranges of addresses that it reads and writes. */
-void
-sim_work_accesses (const SimWork *work, GArray *accesses)
-{
-  const SimCopy *copy = &work->copy;
-
-  if (work->kind == SIM_WORK_SET)
-    add_access (accesses, work->set.dst, work->set.width * work->set.element, work->set.pitch, work->set.height, TRUE);
-  if (work->kind != SIM_WORK_COPY)
-    return;
-  for (gsize z = 0; z < copy->depth; z++)
-    {
-      if (copy->staged == NULL)
-        add_access (accesses, copy->src + z * copy->src_slice, copy->width, copy->src_pitch, copy->height, FALSE);
-      add_access (accesses, copy->dst + z * copy->dst_slice, copy->width, copy->dst_pitch, copy->height, TRUE);
-    }
-}
-
 static gsize
 extent (gsize width, gsize height, gsize depth, gsize pitch, gsize slice)
 {

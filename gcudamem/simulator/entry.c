@@ -41,6 +41,7 @@ thread_gone (gpointer data)
   if (g_atomic_int_get (&sim.initialized) && !g_atomic_int_get (&sim.forked))
     {
       pthread_mutex_lock (&sim.lock);
+      sim_check_thread_ended (thread->id);
       sim_thread_ended (thread);
       pthread_mutex_unlock (&sim.lock);
     }
@@ -71,8 +72,8 @@ sim_this_function (void)
 }
 
 /* Length of a symbol without _ptsz, _ptds and _vN. */
-static guint
-base_length (const char *symbol)
+guint
+sim_base_length (const char *symbol)
 {
   guint length = strlen (symbol);
 
@@ -99,7 +100,7 @@ count_of (const char *symbol)
   count = g_hash_table_lookup (by_pointer, symbol);
   if (count == NULL)
     {
-      char *base = g_strndup (symbol, base_length (symbol));
+      char *base = g_strndup (symbol, sim_base_length (symbol));
 
       count = g_hash_table_lookup (entry.counts, base);
       if (count == NULL)
@@ -123,7 +124,7 @@ fault_for (const char *symbol)
   if (entry.faults == NULL)
     return CUDA_SUCCESS;
 
-  length = base_length (symbol);
+  length = sim_base_length (symbol);
   for (guint i = 0; i < entry.faults->len; i++)
     {
       SimFault *fault = g_ptr_array_index (entry.faults, i);
@@ -139,7 +140,7 @@ fault_for (const char *symbol)
 }
 
 CUresult
-sim_call_begin (SimCall *call, const char *symbol, guint flags, gboolean per_thread)
+sim_call_begin (SimCall *call, const char *symbol, guint flags, gboolean per_thread, gint *check)
 {
   CUresult result;
 
@@ -150,6 +151,9 @@ sim_call_begin (SimCall *call, const char *symbol, guint flags, gboolean per_thr
   call->log = FALSE;
   call->marked = FALSE;
   call->context = NULL;
+  call->rule = NULL;
+  call->waits_for.epochs = NULL;
+  call->waits_for.n = 0;
   call->text = NULL;
   call->out = NULL;
 
@@ -162,8 +166,13 @@ sim_call_begin (SimCall *call, const char *symbol, guint flags, gboolean per_thr
       return flags & SIM_PURE ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED;
     }
 
+  if (call->thread->nested > 0)
+    return CUDA_SUCCESS;
+
   call->thread->function = symbol;
   call->thread->per_thread = per_thread;
+  if (sim.checking && (call->rule = sim_check_rule (symbol, check)) != NULL)
+    sim_check_capture_stack ();
 
   pthread_mutex_lock (&sim.lock);
   call->entered = TRUE;
@@ -323,7 +332,7 @@ sim_call_end (SimCall *call, CUresult result)
       GString *line = g_string_new (NULL);
 
       g_string_append_printf (line, "%" G_GUINT64_FORMAT " %" G_GUINT64_FORMAT " %.*s(%s) = %s", ++entry.sequence,
-                              call->thread->id, (int) base_length (call->symbol), call->symbol,
+                              call->thread->id, (int) sim_base_length (call->symbol), call->symbol,
                               call->text != NULL ? call->text->str : "", sim_result_name (result));
       if (call->out != NULL && call->out->len > 0)
         g_string_append_printf (line, " [%s]", call->out->str);
@@ -353,8 +362,9 @@ sim_call_end (SimCall *call, CUresult result)
 CUresult
 sim_not_simulated (const char *symbol)
 {
+  gint check = -1;
   SimCall call;
-  CUresult result = sim_call_begin (&call, symbol, SIM_CALLBACK, FALSE);
+  CUresult result = sim_call_begin (&call, symbol, SIM_CALLBACK, FALSE, &check);
 
   if (result == CUDA_SUCCESS)
     {
@@ -435,7 +445,7 @@ parse_faults (const char *spec)
       fault = g_new0 (SimFault, 1);
       g_ptr_array_add (faults, fault);
       *colon = '\0';
-      fault->function = g_strndup (item, base_length (item));
+      fault->function = g_strndup (item, sim_base_length (item));
       fault->nth = g_ascii_strtoull (colon + 1, &end, 10);
       if (end == colon + 1 || fault->nth == 0)
         good = FALSE;
@@ -482,7 +492,7 @@ gcudasim_call_count (const char *function)
     count = entry.total;
   else if (entry.counts != NULL)
     {
-      char *base = g_strndup (function, base_length (function));
+      char *base = g_strndup (function, sim_base_length (function));
       guint64 *found = g_hash_table_lookup (entry.counts, base);
 
       count = found != NULL ? *found : 0;

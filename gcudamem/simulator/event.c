@@ -52,7 +52,6 @@ sim_event_recorded (SimEvent *event, SimOp *op)
   event->record = sim_op_ref (op);
   event->capture = 0;
   g_clear_pointer (&event->capture_nodes, g_ptr_array_unref);
-  sim_order_record (event, op);
 }
 
 SIM_ENTRY (cuEventCreate, 0, (CUevent *, phEvent), (unsigned int, Flags))
@@ -176,25 +175,19 @@ SIM_ENTRY (cuEventQuery, SIM_CALLBACK, (CUevent, hEvent))
   if (event->shared != NULL && sim_op_done (event->record))
     return sim_ipc_event_target (event) == 0 ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
   if (sim_op_done (event->record))
-    {
-      if (event->record != NULL)
-        sim_order_host_waits (event->record);
-      return CUDA_SUCCESS;
-    }
+    return CUDA_SUCCESS;
   sim_queried (event->record);
   return CUDA_ERROR_NOT_READY;
 }
 
 SIM_ENTRY (cuEventSynchronize, 0, (CUevent, hEvent))
 {
-  SimContext *context;
   SimEvent *event;
   guint64 target;
 
   SIM_TRY (sim_event (hEvent, &event));
   SIM_TRY (check_captured (event));
   SIM_TRY (sim_capture_check_unsafe ());
-  context = event->context;
   sim_event_ref (event);
   if (event->record != NULL)
     sim_op_wait (event->record);

@@ -20,6 +20,12 @@
  *   GCUDASIM_VERBOSE         1: say the seed and more on stderr
  *   GCUDASIM_FAIL            see gcudasim_fail()
  *   GCUDASIM_LOG             file that the call log is appended to; "stderr"
+ *   GCUDASIM_CHECK           what the ordering checker does when it finds something: report, abort or off (report)
+ *   GCUDASIM_CHECK_FILE      file that reports are appended to, a JSON object a line
+ *   GCUDASIM_CHECK_SUPPRESSIONS  file of lines KIND FUNCTION FUNCTION # REASON, with * for any
+ *   GCUDASIM_CHECK_STACKS    call sites: all, native (not of scripts) or none (all)
+ *   GCUDASIM_CHECK_THREADS   ordered: what one thread knows when it makes a call, all know that call later;
+ *                            independent: each knows only what it waited for itself, or was told (ordered)
  *   CUDA_VISIBLE_DEVICES     as with the real driver
  *
  * A line of the log, fields separated by one space:
@@ -105,6 +111,25 @@ extern "C"
 
   /* Fills in BALANCE. */
   void gcudasim_balance (GcudasimBalance *balance);
+
+  /* For the ordering checker: what no driver call tells. FUNCTION names it in
+   * reports, and may be NULL. Of no effect where nothing is checked. */
+
+  /* Work queued in STREAM just now, such as a kernel, reads or writes these bytes. */
+  void gcudasim_declare_access (CUstream stream, CUdeviceptr address, size_t size, int writes, const char *function);
+
+  /* A program's own pool hands these bytes out, in the order of STREAM, or takes them back. */
+  void gcudasim_declare_allocation (CUstream stream, CUdeviceptr address, size_t size, const char *function);
+  void gcudasim_declare_free (CUstream stream, CUdeviceptr address, size_t size, const char *function);
+
+  /* The calling thread reads or writes memory that streams use too. */
+  void gcudasim_declare_host_access (const void *address, size_t size, int writes, const char *function);
+
+  /* The memory at ADDRESS will be freed on another stream than was said before. */
+  void gcudasim_declare_deallocation_stream (CUdeviceptr address);
+
+  /* How many reports there were. */
+  unsigned long long gcudasim_reports (void);
 
 #ifdef __cplusplus
 }

@@ -225,6 +225,7 @@ at_exit (void)
   if (g_atomic_int_get (&sim.forked))
     return;
   gcudasim_balance (&b);
+  sim_check_exit ();
   text = g_strdup_printf ("balance allocations=%llu streams=%llu events=%llu contexts=%llu pools=%llu reservations=%llu mappings=%llu "
                           "memory_handles=%llu graphs=%llu graph_execs=%llu user_objects=%llu pending=%llu device_bytes=%llu",
                           b.allocations, b.streams, b.events, b.contexts, b.pools, b.reservations, b.mappings,
@@ -267,6 +268,7 @@ init (void)
   sim.live_captures = g_hash_table_new (NULL, NULL);
   sim_entry_init ();
 
+  sim_check_init ();
   make_devices ((guint) n, environment_memory ());
   environment_attributes ();
   if (sim.n_devices == 0)

@@ -62,7 +62,6 @@ sim_op_unref (SimOp *op)
     return;
   g_clear_pointer (&op->preds, g_ptr_array_unref);
   g_clear_pointer (&op->succs, g_ptr_array_unref);
-  g_clear_pointer (&op->accesses, g_array_unref);
   sim_work_clear (&op->work);
   if (op->stream != NULL)
     sim_stream_unref (op->stream);
@@ -81,7 +80,6 @@ sim_op_after (SimOp *op, SimOp *pred)
 {
   if (pred == NULL || pred == op)
     return;
-  sim_order_edge (pred, op);
   if (pred->state == SIM_OP_DONE)
     return;
   if (op->preds == NULL)
@@ -127,13 +125,6 @@ make_ready (SimOp *op)
 void
 sim_op_submit (SimOp *op, gboolean in_stream)
 {
-  op->accesses = NULL;
-  if (op->work.kind == SIM_WORK_SET || op->work.kind == SIM_WORK_COPY)
-    {
-      op->accesses = g_array_new (FALSE, FALSE, sizeof (SimAccess));
-      sim_work_accesses (&op->work, op->accesses);
-    }
-  sim_order_submit (op);
   sim_op_ref (op); /* until it is done */
   scheduler.n_pending++;
   if (op->context != NULL)
@@ -219,7 +210,6 @@ sim_op_wait (SimOp *op)
   while (op->state != SIM_OP_DONE && !g_atomic_int_get (&sim.exited))
     pthread_cond_wait (&sim.done_cond, &sim.lock);
   scheduler.n_waiters--;
-  sim_order_host_waits (op);
   sim_op_unref (op);
 }
 
@@ -287,7 +277,6 @@ op_finish (SimOp *op)
 
   op->time = now ();
   op->state = SIM_OP_DONE;
-  sim_order_end (op);
   if (op->succs != NULL)
     {
       for (guint i = 0; i < op->succs->len; i++)
@@ -321,7 +310,6 @@ op_run (SimOp *op)
   SimEvent *event = NULL;
 
   op->state = SIM_OP_RUNNING;
-  sim_order_start (op);
   switch (op->work.kind)
     {
     case SIM_WORK_SET:

@@ -37,6 +37,7 @@ typedef struct _SimNode SimNode;
 typedef struct _SimOp SimOp;
 typedef struct _SimPhysical SimPhysical;
 typedef struct _SimPool SimPool;
+typedef struct _SimRule SimRule;
 typedef struct _SimSegment SimSegment;
 typedef struct _SimStream SimStream;
 typedef struct _SimThread SimThread;
@@ -52,6 +53,13 @@ enum
   SIM_PURE = 1 << 3,     /* needs no state: allowed after a fork and at the end, too */
 };
 
+/* How far each timeline is known to another, by slot. */
+typedef struct
+{
+  guint64 *epochs;
+  guint n;
+} CheckClock;
+
 typedef struct
 {
   const char *symbol;   /* as exported */
@@ -61,8 +69,10 @@ typedef struct
   SimThread *thread;
   gboolean entered;
   gboolean log;
-  gboolean marked;   /* after the driver's teardown, or in a forked child */
-  CUcontext context; /* current at the call */
+  gboolean marked;     /* after the driver's teardown, or in a forked child */
+  CUcontext context;   /* current at the call */
+  const SimRule *rule; /* of the ordering checker */
+  CheckClock waits_for;
   GString *text;
   GString *out;
 } SimCall;
@@ -123,7 +133,8 @@ typedef enum
                                    default                              \
                                  : sizeof (x) == 8 ? SIM_KIND_POINTER : SIM_KIND_UINT)
 
-CUresult sim_call_begin (SimCall *call, const char *symbol, guint flags, gboolean per_thread);
+/* CHECK is remembered for the symbol, and begins with 0. */
+CUresult sim_call_begin (SimCall *call, const char *symbol, guint flags, gboolean per_thread, gint *check);
 CUresult sim_call_end (SimCall *call, CUresult result);
 void sim_call_arg (SimCall *call, CUresult result, const char *name, SimArgKind kind, const void *value, gsize size);
 CUresult sim_not_simulated (const char *symbol);
@@ -150,19 +161,26 @@ CUresult sim_not_simulated (const char *symbol);
 #define SIM_NOTHING()
 #define SIM_PARAM(type, name)   type name
 #define SIM_PASS(type, name)    name
+#define SIM_ADDRESS(type, name) (void *) &name
 #define SIM_LOG_ARG(type, name) sim_call_arg (&call, result, #name, SIM_ARG_KIND (name), &name, sizeof name);
 
 #define SIM_FORM(symbol, body, flags, per_thread, ...)                              \
   SIM_EXPORT CUresult CUDAAPI symbol (SIM_EACH (SIM_PARAM, SIM_COMMA, __VA_ARGS__)) \
   {                                                                                 \
+    static gint check;                                                              \
     SimCall call;                                                                   \
-    CUresult result = sim_call_begin (&call, #symbol, flags, per_thread);           \
+    CUresult result = sim_call_begin (&call, #symbol, flags, per_thread, &check);   \
+    void *args[] = { SIM_EACH (SIM_ADDRESS, SIM_COMMA, __VA_ARGS__) };              \
+    if (result == CUDA_SUCCESS && call.rule != NULL)                                \
+      sim_check_before (&call, args);                                               \
     if (result == CUDA_SUCCESS)                                                     \
       result = body (SIM_EACH (SIM_PASS, SIM_COMMA, __VA_ARGS__));                  \
     if (G_UNLIKELY (call.log))                                                      \
       {                                                                             \
         SIM_EACH (SIM_LOG_ARG, SIM_NOTHING, __VA_ARGS__)                            \
       }                                                                             \
+    if (call.rule != NULL)                                                          \
+      sim_check_after (&call, args, result);                                        \
     return sim_call_end (&call, result);                                            \
   }
 
@@ -180,16 +198,21 @@ CUresult sim_not_simulated (const char *symbol);
 #define SIM_ENTRY_SZ(symbol, flags, ...) SIM_ENTRY_PT (symbol, _ptsz, flags, __VA_ARGS__)
 #define SIM_ENTRY_DS(symbol, flags, ...) SIM_ENTRY_PT (symbol, _ptds, flags, __VA_ARGS__)
 
-#define SIM_ENTRY0(symbol, flags)                                    \
-  static CUresult sim_do_##symbol (void);                            \
-  SIM_EXPORT CUresult CUDAAPI symbol (void)                          \
-  {                                                                  \
-    SimCall call;                                                    \
-    CUresult result = sim_call_begin (&call, #symbol, flags, FALSE); \
-    if (result == CUDA_SUCCESS)                                      \
-      result = sim_do_##symbol ();                                   \
-    return sim_call_end (&call, result);                             \
-  }                                                                  \
+#define SIM_ENTRY0(symbol, flags)                                            \
+  static CUresult sim_do_##symbol (void);                                    \
+  SIM_EXPORT CUresult CUDAAPI symbol (void)                                  \
+  {                                                                          \
+    static gint check;                                                       \
+    SimCall call;                                                            \
+    CUresult result = sim_call_begin (&call, #symbol, flags, FALSE, &check); \
+    if (result == CUDA_SUCCESS && call.rule != NULL)                         \
+      sim_check_before (&call, NULL);                                        \
+    if (result == CUDA_SUCCESS)                                              \
+      result = sim_do_##symbol ();                                           \
+    if (call.rule != NULL)                                                   \
+      sim_check_after (&call, NULL, result);                                 \
+    return sim_call_end (&call, result);                                     \
+  }                                                                          \
   static CUresult sim_do_##symbol (void)
 
 #define SIM_TRY(expression)              \
@@ -260,9 +283,13 @@ typedef struct
   guint32 seed;
   GRand *random;
   gint64 last_call; /* atomic, monotonic time, laziest only */
-  CUresult lost; /* after an access error, all contexts of the process */
+  CUresult lost;    /* after an access error, all contexts of the process */
   gboolean held;
   gboolean verbose;
+
+  gboolean checking;      /* there is an ordering checker */
+  gboolean check_aborts;  /* at its first report */
+  gboolean check_threads; /* each with its own order */
 
   guint64 next_id; /* of contexts, streams, captures, operations: never reused */
   GPtrArray *pools;
@@ -286,6 +313,7 @@ struct _SimThread
   gboolean driver_thread; /* runs host functions and destructors */
   gboolean per_thread;    /* within a call of a per-thread default stream form */
   const char *function;   /* being called */
+  guint nested;           /* the checker asks the driver something */
 };
 
 SimThread *sim_thread (void);
@@ -415,15 +443,6 @@ typedef enum
 
 typedef struct
 {
-  guint64 address;
-  gsize size;
-  gsize pitch; /* between rows */
-  gsize rows;
-  gboolean write;
-} SimAccess;
-
-typedef struct
-{
   guint64 dst, src;
   gsize width, height, depth;
   gsize dst_pitch, src_pitch;      /* between rows */
@@ -509,8 +528,6 @@ struct _SimOp
   gint64 time;      /* nanoseconds, when it was done */
   gboolean demanded;
   gboolean queried;
-  GArray *accesses; /* of SimAccess, for the ordering checker */
-  gpointer order;   /* free for the ordering checker */
 };
 
 SimOp *sim_op_new (SimStream *stream, const SimWork *work);
@@ -530,15 +547,16 @@ void sim_scheduler_start (void);
 void sim_scheduler_stop (void);
 void sim_destructor_call (CUhostFn function, void *data);
 
-/* ---- order.c: the one place where ordering is made ---- */
+/* ---- checker/ ---- */
 
-void sim_order_submit (SimOp *op);
-void sim_order_edge (SimOp *before, SimOp *after);
-void sim_order_start (SimOp *op);
-void sim_order_end (SimOp *op);
-void sim_order_host_waits (SimOp *op);
-void sim_order_record (SimEvent *event, SimOp *op);
-void sim_order_wait (SimStream *stream, SimEvent *event);
+void sim_check_init (void);
+void sim_check_exit (void);
+void sim_check_thread_ended (guint64 thread);
+const SimRule *sim_check_rule (const char *symbol, gint *index);
+void sim_check_capture_stack (void);
+void sim_check_before (SimCall *call, void **args);
+void sim_check_after (SimCall *call, void **args, CUresult result);
+guint sim_base_length (const char *symbol);
 
 /* ---- event.c ---- */
 
@@ -829,7 +847,6 @@ void sim_exec_finished (SimExec *exec);
 
 gboolean sim_run_set (SimContext *context, const SimWork *work);
 gboolean sim_run_copy (SimContext *context, const SimWork *work);
-void sim_work_accesses (const SimWork *work, GArray *accesses);
 CUresult sim_check_set (const SimWork *work, SimDevice *device);
 CUresult sim_copy_from_3d (const CUDA_MEMCPY3D *p, gboolean checks_pitch, SimWork *work, SimDevice *device);
 gboolean sim_pageable (guint64 address);

@@ -281,7 +281,6 @@ wait_event (SimStream *stream, SimEvent *event, unsigned int flags)
   if (stream->capture != NULL || event->capture != 0)
     return sim_capture_wait (stream, event, (flags & CU_EVENT_WAIT_EXTERNAL) != 0);
   SIM_TRY (sim_capture_check_implicit (stream, TRUE));
-  sim_order_wait (stream, event);
   if (event->shared != NULL && sim_ipc_event_target (event) != 0)
     {
       work.kind = SIM_WORK_WAIT;

@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* The ordering checker. It looks at driver calls only, simulated or real, in
+ * the order in which they were made: when an operation is queued, all that it
+ * will be ordered after is known. So nothing has to run, and a race is found in
+ * each run, not in the unlucky one.
+ *
+ *   clock.c     who knows what of whom: timelines, host threads, streams, events
+ *   memory.c    what was done to which bytes, and whether that is a race
+ *   graph.c     what a graph does each time that it is launched
+ *   rules.c     what each driver call means
+ *   share.c     memory and events that several processes use
+ *   report.c    operations with their call sites, reports, suppressions
+ *
+ * All of it runs with the lock of the simulator held. */
+
+#pragma once
+
+#include "../sim-private.h"
+
+typedef struct _CheckEvent CheckEvent;
+typedef struct _CheckHost CheckHost;
+typedef struct _CheckObject CheckObject;
+typedef struct _CheckOp CheckOp;
+typedef struct _CheckShared CheckShared;
+typedef struct _CheckStack CheckStack;
+typedef struct _CheckStream CheckStream;
+
+/* ---- clock.c ---- */
+
+void check_clock_clear (CheckClock *clock);
+void check_clock_join (CheckClock *clock, const CheckClock *other);
+void check_clock_copy (CheckClock *clock, const CheckClock *other);
+
+static inline gboolean
+check_clock_knows (const CheckClock *clock, guint slot, guint64 epoch)
+{
+  return slot < clock->n && clock->epochs[slot] >= epoch;
+}
+
+/* A new slot, or one whose timeline ended and whose past all hosts know. */
+guint check_slot_new (void);
+void check_slot_end (guint slot);
+/* The next epoch of a timeline, which CLOCK is that of. */
+guint64 check_slot_tick (guint slot, CheckClock *clock);
+guint check_n_slots (void);
+
+/* What everything that is queued from now on comes after. */
+gboolean check_is_old (guint slot, guint64 epoch);
+
+/* A thread of the program. All of them share one, unless threads are told to be
+ * independent. */
+struct _CheckHost
+{
+  guint slot;
+  CheckClock clock;
+  guint64 version; /* of the clock */
+  guint64 thread;
+};
+
+CheckHost *check_host (void);
+void check_host_learn (const CheckClock *clock);
+
+struct _CheckStream
+{
+  gint refs;
+  guint slot;
+  CheckClock clock;
+  CUstream handle;
+  CUcontext context;
+  SimStreamKind kind;
+  gboolean blocking;
+  guint64 thread; /* owner, of a per-thread one */
+  CheckHost *joined;
+  guint64 joined_version;
+  char *name; /* a GRefString: "stream 3" */
+  gboolean ended;
+};
+
+CheckStream *check_stream (SimThread *thread, CUcontext current, CUstream handle);
+CheckStream *check_stream_add (CUstream handle, CUcontext context, gboolean blocking);
+void check_stream_end (CUstream handle);
+void check_thread_end (guint64 thread);
+void check_context_end (CUcontext context);
+/* What is queued next in the stream comes after CLOCK. */
+void check_stream_wait (CheckStream *stream, const CheckClock *clock);
+/* All that was queued in the stream, and what that waits for. */
+const CheckClock *check_stream_now (CheckStream *stream);
+/* Of all streams of a context, or of a device, or (NULL, NULL) of all. */
+void check_streams_join (CheckClock *clock, CUcontext context, const CUdevice *device);
+void check_streams_wait (CUcontext context, const CheckClock *clock);
+
+struct _CheckEvent
+{
+  CheckClock clock;
+  gboolean captured;
+  gboolean recorded;
+  CheckShared *shared;
+};
+
+CheckEvent *check_event (CUevent handle);
+void check_event_end (CUevent handle);
+
+/* ---- report.c ---- */
+
+typedef enum
+{
+  CHECK_READ,
+  CHECK_WRITE,
+  CHECK_ALLOCATION,
+  CHECK_FREE,
+  CHECK_UNMAP,
+} CheckWhat;
+
+/* Something that was queued in a stream, or done by a thread of the program. */
+struct _CheckOp
+{
+  gint refs;
+  guint slot;
+  guint64 epoch;
+  CheckWhat what;
+  gboolean host;
+  const char *function;
+  char *where; /* a GRefString */
+  CheckStack *stack;
+  guint64 address, size;
+};
+
+CheckOp *check_op_new (CheckWhat what, const char *function, const char *where, guint slot, guint64 epoch);
+CheckOp *check_op_ref (CheckOp *op);
+void check_op_unref (CheckOp *op);
+
+typedef enum
+{
+  CHECK_KIND_USE_BEFORE_ALLOCATION,
+  CHECK_KIND_USE_AFTER_FREE,
+  CHECK_KIND_FREE_BEFORE_LAST_USE,
+  CHECK_KIND_WRITE_WRITE,
+  CHECK_KIND_READ_WRITE,
+  CHECK_KIND_HOST_ACCESS,
+  CHECK_KIND_UPLOAD_CHANGED,
+  CHECK_KIND_POOL_REUSE,
+  CHECK_KIND_SHARED_MEMORY,
+  CHECK_KIND_UNMAP,
+  CHECK_KIND_DEALLOCATION_STREAM,
+  CHECK_N_KINDS,
+} CheckKind;
+
+/* SECOND is not ordered after FIRST, which OBJECT's bytes from OFFSET on are about. */
+void check_report (CheckKind kind, CheckOp *first, CheckOp *second, CheckObject *object, guint64 offset, guint64 size);
+CheckStack *check_stack_ref (CheckStack *stack);
+void check_stack_unref (CheckStack *stack);
+CheckStack *check_stack_current (void);
+gboolean check_report_init (void);
+void check_report_summary (void);
+
+/* ---- memory.c ---- */
+
+typedef enum
+{
+  CHECK_MEMORY_DEVICE,
+  CHECK_MEMORY_POOL,
+  CHECK_MEMORY_GRAPH,
+  CHECK_MEMORY_MANAGED,
+  CHECK_MEMORY_PINNED,
+  CHECK_MEMORY_REGISTERED,
+  CHECK_MEMORY_VIRTUAL,
+  CHECK_MEMORY_SHARED, /* another process's */
+} CheckMemory;
+
+/* One piece of physical memory, under whatever addresses. */
+struct _CheckObject
+{
+  gint refs; /* mappings, and the handles of virtual memory */
+  CheckMemory memory;
+  guint64 base; /* where it was first */
+  guint64 size;
+  CheckOp *made;
+  CheckStack *replaced; /* where its deallocation stream was replaced */
+  GArray *segments;
+  CheckShared *shared;
+};
+
+CheckObject *check_object_new (CheckMemory memory, guint64 base, guint64 size, CheckOp *made);
+CheckObject *check_object_ref (CheckObject *object);
+void check_object_unref (CheckObject *object);
+const char *check_memory_name (CheckMemory memory);
+
+/* Addresses */
+void check_map (guint64 address, guint64 size, CheckObject *object, guint64 offset);
+void check_unmap (guint64 address, guint64 size);
+CheckObject *check_lookup (guint64 address, guint64 *offset, guint64 *length);
+
+/* OP, for which CLOCK is what it is ordered after, touches these bytes. */
+void check_access (CheckOp *op, const CheckClock *clock, guint64 address, guint64 size, gsize pitch, gsize rows);
+/* The same for memory that ends to be there; the addresses stay mapped. */
+void check_free (CheckOp *op, const CheckClock *clock, guint64 address);
+void check_unmapping (CheckOp *op, const CheckClock *clock, guint64 address, guint64 size);
+void check_memory_init (void);
+
+/* ---- share.c ---- */
+
+void check_shared_access (CheckObject *object, guint64 offset, guint64 size, CheckOp *op, const CheckClock *clock);
+void check_shared_event_recorded (CheckEvent *event);
+/* CLOCK learns what the latest record of the event comes after. */
+void check_shared_event_wait (CheckEvent *event, CheckClock *clock);
+
+/* ---- rules.c ---- */
+
+/* Of the driver underneath, from within the lock. */
+#define CHECK_DRIVER(name, ...) (((__typeof__ (&name)) check_driver_function (#name, (gpointer) name)) (__VA_ARGS__))
+gpointer check_driver_function (const char *name, gpointer simulated);
+
+/* ---- graph.c ---- */
+
+void check_graph_instantiated (CUgraphExec exec, CUgraph graph);
+void check_graph_exec_end (CUgraphExec exec);
+void check_graph_node_changed (CUgraphExec exec, CUgraphNode node, const char *function, gconstpointer params);
+void check_graph_node_enabled (CUgraphExec exec, CUgraphNode node, gboolean enabled);
+void check_graph_launched (CUgraphExec exec, CheckStream *stream, const char *function);
+void check_graph_node_declared (CUgraphNode node, CheckWhat what, guint64 address, guint64 size, const char *function);

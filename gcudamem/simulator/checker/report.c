@@ -1,0 +1,595 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* Operations with their call sites, and what is said about two of them. */
+
+#include "checker.h"
+#include "../gcudasim.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <execinfo.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define MAX_FRAMES 24
+
+struct _CheckStack
+{
+  gint refs;
+  guint n;
+  gpointer frames[MAX_FRAMES];
+  char *script; /* what the interpreter says of the same, or NULL */
+};
+
+typedef struct
+{
+  char *kind;
+  char *functions[2];
+} Suppression;
+
+static const char *const kind_names[CHECK_N_KINDS] = {
+  "use-before-allocation",
+  "use-after-free",
+  "free-before-last-use",
+  "write-write",
+  "read-write",
+  "host-access",
+  "upload-changed",
+  "pool-reuse",
+  "shared-memory",
+  "unmap",
+  "deallocation-stream",
+};
+
+static const char *const kind_texts[CHECK_N_KINDS] = {
+  "memory is used before its allocation is ordered",
+  "memory is used after it was freed",
+  "memory is freed before its last use is ordered",
+  "two writes are not ordered",
+  "a read and a write are not ordered",
+  "the host touches memory that a stream works on",
+  "the host changed the source of an upload before the stream read it",
+  "memory is handed out again while earlier work on it is not ordered",
+  "another process's memory is used without waiting for it",
+  "memory is unmapped while work on it is pending",
+  "memory is freed on the stream that was set last, which its last use is not ordered before",
+};
+
+static struct
+{
+  GHashTable *stacks;
+  GPtrArray *suppressions;
+  GHashTable *said; /* keys of reports made */
+  int fd;           /* of the report file; -1: none */
+  guint n_reports, n_repeated, n_suppressed;
+  gboolean native, script;
+} report = { .fd = -1 };
+
+/* ---- call sites ---- */
+
+static __thread struct
+{
+  guint n;
+  gpointer frames[MAX_FRAMES + 8];
+  char *script;
+} captured;
+
+static gpointer
+own_base (void)
+{
+  static gpointer base;
+  Dl_info info;
+
+  if (base == NULL && dladdr ((gpointer) own_base, &info) != 0)
+    base = info.dli_fbase;
+  return base;
+}
+
+/* Python's own crash handler writes the calling thread's stack without its lock, which is not to be had here. */
+static char *
+script_stack (void)
+{
+  static gboolean looked;
+  static gpointer (*this_thread) (void);
+  static void (*dump) (int fd, gpointer thread);
+  static __thread int fd = -1;
+  gpointer thread;
+  off_t size;
+  char *text;
+
+  if (!looked)
+    {
+      *(void **) &dump = dlsym (RTLD_DEFAULT, "_Py_DumpTraceback");
+      *(void **) &this_thread = dlsym (RTLD_DEFAULT, "PyGILState_GetThisThreadState");
+      looked = TRUE;
+    }
+  if (dump == NULL || this_thread == NULL || (thread = this_thread ()) == NULL)
+    return NULL;
+  if (fd < 0)
+    fd = memfd_create ("stack", MFD_CLOEXEC);
+  if (fd < 0 || ftruncate (fd, 0) != 0 || lseek (fd, 0, SEEK_SET) != 0)
+    return NULL;
+  dump (fd, thread);
+  size = lseek (fd, 0, SEEK_CUR);
+  if (size <= 0)
+    return NULL;
+  text = g_malloc0 ((gsize) size + 1);
+  if (pread (fd, text, (gsize) size, 0) != size)
+    g_clear_pointer (&text, g_free);
+  return text;
+}
+
+/* Before the lock is taken. */
+void
+sim_check_capture_stack (void)
+{
+  g_clear_pointer (&captured.script, g_free);
+  captured.n = 0;
+  if (report.native)
+    captured.n = (guint) backtrace (captured.frames, G_N_ELEMENTS (captured.frames));
+  if (report.script)
+    captured.script = script_stack ();
+}
+
+static guint
+stack_hash (gconstpointer key)
+{
+  const CheckStack *stack = key;
+  guint hash = stack->script != NULL ? g_str_hash (stack->script) : 0;
+
+  for (guint i = 0; i < stack->n; i++)
+    hash = hash * 31 + g_direct_hash (stack->frames[i]);
+  return hash;
+}
+
+static gboolean
+stack_equal (gconstpointer a, gconstpointer b)
+{
+  const CheckStack *x = a, *y = b;
+
+  return x->n == y->n && memcmp (x->frames, y->frames, x->n * sizeof (gpointer)) == 0 && g_strcmp0 (x->script, y->script) == 0;
+}
+
+/* Of the call that is being made, referenced. */
+CheckStack *
+check_stack_current (void)
+{
+  CheckStack key = { 1, 0, { NULL }, captured.script };
+  guint skip = 0;
+  CheckStack *stack;
+  Dl_info info;
+
+  while (skip < captured.n && dladdr (captured.frames[skip], &info) != 0 && info.dli_fbase == own_base ())
+    skip++;
+  key.n = MIN (captured.n - skip, MAX_FRAMES);
+  memcpy (key.frames, captured.frames + skip, key.n * sizeof (gpointer));
+  stack = g_hash_table_lookup (report.stacks, &key);
+  if (stack != NULL)
+    return check_stack_ref (stack);
+  stack = g_memdup2 (&key, sizeof key);
+  stack->script = g_strdup (key.script);
+  g_hash_table_add (report.stacks, stack);
+  return stack;
+}
+
+CheckStack *
+check_stack_ref (CheckStack *stack)
+{
+  stack->refs++;
+  return stack;
+}
+
+void
+check_stack_unref (CheckStack *stack)
+{
+  if (--stack->refs > 0)
+    return;
+  g_hash_table_remove (report.stacks, stack);
+  g_free (stack->script);
+  g_free (stack);
+}
+
+/* ---- operations ---- */
+
+CheckOp *
+check_op_new (CheckWhat what, const char *function, const char *where, guint slot, guint64 epoch)
+{
+  CheckOp *op = g_new0 (CheckOp, 1);
+
+  op->refs = 1;
+  op->what = what;
+  op->function = function;
+  op->where = g_ref_string_acquire ((char *) where);
+  op->slot = slot;
+  op->epoch = epoch;
+  op->stack = check_stack_current ();
+  return op;
+}
+
+CheckOp *
+check_op_ref (CheckOp *op)
+{
+  op->refs++;
+  return op;
+}
+
+void
+check_op_unref (CheckOp *op)
+{
+  if (--op->refs > 0)
+    return;
+  g_ref_string_release (op->where);
+  g_clear_pointer (&op->stack, check_stack_unref);
+  g_free (op);
+}
+
+/* ---- set-up ---- */
+
+static void
+suppression_free (gpointer data)
+{
+  Suppression *suppression = data;
+
+  g_free (suppression->kind);
+  g_free (suppression->functions[0]);
+  g_free (suppression->functions[1]);
+  g_free (suppression);
+}
+
+/* Lines KIND FUNCTION FUNCTION # REASON, with * and ? for any; in either order of the functions. */
+static void
+read_suppressions (const char *path)
+{
+  char *text = NULL, **lines;
+  GError *error = NULL;
+
+  report.suppressions = g_ptr_array_new_with_free_func (suppression_free);
+  if (!g_file_get_contents (path, &text, NULL, &error))
+    {
+      fprintf (stderr, "gcudasim: cannot read the suppressions: %s: nothing is suppressed\n", error->message);
+      g_error_free (error);
+      return;
+    }
+  lines = g_strsplit (text, "\n", -1);
+  for (guint i = 0; lines[i] != NULL; i++)
+    {
+      char *reason = strchr (lines[i], '#');
+      Suppression *suppression;
+      char kind[64], first[128], second[128];
+
+      if (reason != NULL)
+        *reason++ = '\0';
+      if (*g_strstrip (lines[i]) == '\0')
+        continue;
+      if (reason == NULL || *g_strstrip (reason) == '\0' || sscanf (lines[i], "%63s %127s %127s", kind, first, second) != 3)
+        {
+          fprintf (stderr, "gcudasim: %s:%u is not KIND FUNCTION FUNCTION # REASON: ignored\n", path, i + 1);
+          continue;
+        }
+      suppression = g_new0 (Suppression, 1);
+      suppression->kind = g_strdup (kind);
+      suppression->functions[0] = g_strdup (first);
+      suppression->functions[1] = g_strdup (second);
+      g_ptr_array_add (report.suppressions, suppression);
+    }
+  g_strfreev (lines);
+  g_free (text);
+}
+
+static gboolean
+environment_choice (const char *name, const char *const *choices, guint *chosen)
+{
+  const char *text = g_getenv (name);
+  char *all;
+
+  if (text == NULL || *text == '\0')
+    return FALSE;
+  for (guint i = 0; choices[i] != NULL; i++)
+    {
+      if (strcmp (text, choices[i]) == 0)
+        {
+          *chosen = i;
+          return TRUE;
+        }
+    }
+  all = g_strjoinv (", ", (char **) choices);
+  fprintf (stderr, "gcudasim: %s=%s is none of %s: ignored\n", name, text, all);
+  g_free (all);
+  return FALSE;
+}
+
+/* Whether there is to be a checker. */
+gboolean
+check_report_init (void)
+{
+  static const char *const modes[] = { "report", "abort", "off", NULL };
+  static const char *const stacks[] = { "all", "native", "none", NULL };
+  static const char *const threads[] = { "ordered", "independent", NULL };
+  const char *path;
+  guint chosen = 0;
+
+  environment_choice ("GCUDASIM_CHECK", modes, &chosen);
+  if (chosen == 2)
+    return FALSE;
+  sim.check_aborts = chosen == 1;
+  chosen = 0;
+  environment_choice ("GCUDASIM_CHECK_THREADS", threads, &chosen);
+  sim.check_threads = chosen == 1;
+  chosen = 0;
+  environment_choice ("GCUDASIM_CHECK_STACKS", stacks, &chosen);
+  report.native = chosen < 2;
+  report.script = chosen < 1;
+  report.stacks = g_hash_table_new (stack_hash, stack_equal);
+  report.said = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
+  path = g_getenv ("GCUDASIM_CHECK_SUPPRESSIONS");
+  if (path != NULL && *path != '\0')
+    read_suppressions (path);
+  path = g_getenv ("GCUDASIM_CHECK_FILE");
+  if (path != NULL && *path != '\0')
+    {
+      report.fd = open (path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
+      if (report.fd < 0)
+        fprintf (stderr, "gcudasim: cannot open the report file %s: %s\n", path, g_strerror (errno));
+    }
+  return TRUE;
+}
+
+/* ---- text ---- */
+
+static void
+write_all (int fd, const GString *text)
+{
+  gsize done = 0;
+
+  while (done < text->len)
+    {
+      gssize n = write (fd, text->str + done, text->len - done);
+
+      if (n < 0 && errno == EINTR)
+        continue;
+      if (n <= 0)
+        break;
+      done += (gsize) n;
+    }
+}
+
+static GPtrArray *
+stack_lines (const CheckStack *stack)
+{
+  GPtrArray *lines = g_ptr_array_new_with_free_func (g_free);
+
+  if (stack == NULL)
+    return lines;
+  if (stack->script != NULL)
+    {
+      char **script = g_strsplit (stack->script, "\n", -1);
+
+      for (guint i = 0; script[i] != NULL; i++)
+        {
+          char *line = g_strstrip (script[i]);
+
+          if (g_str_has_prefix (line, "File "))
+            g_ptr_array_add (lines, g_strdup (line));
+        }
+      g_strfreev (script);
+    }
+  for (guint i = 0; i < stack->n; i++)
+    {
+      Dl_info info;
+      const char *file, *slash;
+
+      if (dladdr (stack->frames[i], &info) == 0 || info.dli_fname == NULL)
+        {
+          g_ptr_array_add (lines, g_strdup_printf ("%p", stack->frames[i]));
+          continue;
+        }
+      slash = strrchr (info.dli_fname, '/');
+      file = slash != NULL ? slash + 1 : info.dli_fname;
+      if (info.dli_sname != NULL)
+        g_ptr_array_add (lines, g_strdup_printf ("%s+0x%zx (%s)", info.dli_sname, (gsize) ((char *) stack->frames[i] - (char *) info.dli_saddr), file));
+      else
+        g_ptr_array_add (lines, g_strdup_printf ("%s+0x%zx", file, (gsize) ((char *) stack->frames[i] - (char *) info.dli_fbase)));
+    }
+  return lines;
+}
+
+static const char *
+verb (const CheckOp *op)
+{
+  switch (op->what)
+    {
+    case CHECK_READ:
+      return "reads";
+    case CHECK_WRITE:
+      return "writes";
+    case CHECK_ALLOCATION:
+      return "allocates";
+    case CHECK_FREE:
+      return "frees";
+    case CHECK_UNMAP:
+    default:
+      return "unmaps";
+    }
+}
+
+static void
+say_op (GString *text, const CheckOp *op)
+{
+  GPtrArray *lines = stack_lines (op->stack);
+
+  g_string_append_printf (text, "  %s, %s, %s %" G_GUINT64_FORMAT " bytes at 0x%" G_GINT64_MODIFIER "x\n", op->function, op->where, verb (op), op->size, op->address);
+  for (guint i = 0; i < lines->len; i++)
+    g_string_append_printf (text, "      %s\n", (char *) g_ptr_array_index (lines, i));
+  g_ptr_array_unref (lines);
+}
+
+static void
+json_string (GString *text, const char *value)
+{
+  g_string_append_c (text, '"');
+  for (const char *c = value; *c != '\0'; c++)
+    {
+      if (*c == '"' || *c == '\\')
+        g_string_append_printf (text, "\\%c", *c);
+      else if ((guchar) *c < 0x20)
+        g_string_append_printf (text, "\\u%04x", (guint) (guchar) *c);
+      else
+        g_string_append_c (text, *c);
+    }
+  g_string_append_c (text, '"');
+}
+
+static void
+json_op (GString *text, const char *name, const CheckOp *op)
+{
+  GPtrArray *lines = stack_lines (op->stack);
+
+  g_string_append_printf (text, "\"%s\":{\"function\":", name);
+  json_string (text, op->function);
+  g_string_append (text, ",\"where\":");
+  json_string (text, op->where);
+  g_string_append_printf (text, ",\"does\":\"%s\",\"address\":\"0x%" G_GINT64_MODIFIER "x\",\"size\":%" G_GUINT64_FORMAT ",\"stack\":[", verb (op), op->address, op->size);
+  for (guint i = 0; i < lines->len; i++)
+    {
+      if (i > 0)
+        g_string_append_c (text, ',');
+      json_string (text, g_ptr_array_index (lines, i));
+    }
+  g_string_append (text, "]}");
+  g_ptr_array_unref (lines);
+}
+
+static char *
+missing_edge (CheckKind kind, const CheckOp *first, const CheckOp *second)
+{
+  switch (kind)
+    {
+    case CHECK_KIND_USE_AFTER_FREE:
+      return g_strdup_printf ("%s has to come before %s, and be ordered before it on %s", second->function, first->function, first->where);
+    case CHECK_KIND_SHARED_MEMORY:
+      return g_strdup_printf ("synchronize in %s after %s and before the memory is handed over, or let %s wait for an interprocess event that was recorded after it", first->where, first->function, second->where);
+    case CHECK_KIND_UPLOAD_CHANGED:
+      return g_strdup_printf ("keep the source as it is until %s passed %s: synchronize, or ask an event recorded after it", first->where, first->function);
+    case CHECK_KIND_UNMAP:
+      return g_strdup_printf ("synchronize %s after %s, before %s is called", first->where, first->function, second->function);
+    case CHECK_KIND_USE_BEFORE_ALLOCATION:
+    case CHECK_KIND_FREE_BEFORE_LAST_USE:
+    case CHECK_KIND_WRITE_WRITE:
+    case CHECK_KIND_READ_WRITE:
+    case CHECK_KIND_HOST_ACCESS:
+    case CHECK_KIND_POOL_REUSE:
+    case CHECK_KIND_DEALLOCATION_STREAM:
+    case CHECK_N_KINDS:
+    default:
+      if (second->host)
+        return g_strdup_printf ("synchronize %s, or an event recorded on it, after %s and before %s", first->where, first->function, second->function);
+      if (first->host)
+        return g_strdup_printf ("%s has to come before %s is called", first->function, second->function);
+      return g_strdup_printf ("make %s wait for an event recorded on %s after %s, or synchronize %s before %s is called", second->where, first->where, first->function, first->where, second->function);
+    }
+}
+
+static gboolean
+is_suppressed (CheckKind kind, const CheckOp *first, const CheckOp *second)
+{
+  for (guint i = 0; report.suppressions != NULL && i < report.suppressions->len; i++)
+    {
+      Suppression *s = g_ptr_array_index (report.suppressions, i);
+
+      if (g_pattern_match_simple (s->kind, kind_names[kind]) &&
+          ((g_pattern_match_simple (s->functions[0], first->function) && g_pattern_match_simple (s->functions[1], second->function)) ||
+           (g_pattern_match_simple (s->functions[1], first->function) && g_pattern_match_simple (s->functions[0], second->function))))
+        return TRUE;
+    }
+  return FALSE;
+}
+
+void
+check_report (CheckKind kind, CheckOp *first, CheckOp *second, CheckObject *object, guint64 offset, guint64 size)
+{
+  GString *text;
+  char *key, *missing;
+
+  if (is_suppressed (kind, first, second))
+    {
+      report.n_suppressed++;
+      return;
+    }
+  /* The same two places are said once. */
+  key = g_strdup_printf ("%d %s %p %s %p", (int) kind, first->function, (gpointer) first->stack, second->function, (gpointer) second->stack);
+  if (!g_hash_table_add (report.said, key))
+    {
+      report.n_repeated++;
+      return;
+    }
+  /* The key names them by their addresses, which must not come to stand for others. */
+  if (first->stack != NULL)
+    check_stack_ref (first->stack);
+  if (second->stack != NULL)
+    check_stack_ref (second->stack);
+  report.n_reports++;
+  missing = missing_edge (kind, first, second);
+
+  if (report.fd >= 0)
+    {
+      text = g_string_new (NULL);
+      g_string_append_printf (text, "{\"kind\":\"%s\",\"pid\":%d,", kind_names[kind], (int) getpid ());
+      json_op (text, "first", first);
+      g_string_append_c (text, ',');
+      json_op (text, "second", second);
+      g_string_append_printf (text, ",\"memory\":{\"type\":\"%s\",\"address\":\"0x%" G_GINT64_MODIFIER "x\",\"size\":%" G_GUINT64_FORMAT ",\"from\":%" G_GUINT64_FORMAT ",\"to\":%" G_GUINT64_FORMAT "},\"missing\":",
+                              check_memory_name (object->memory), object->base, object->size, offset, offset + size);
+      json_string (text, missing);
+      g_string_append (text, "}\n");
+      write_all (report.fd, text);
+      g_string_free (text, TRUE);
+    }
+
+  text = g_string_new (NULL);
+  g_string_append_printf (text, "gcudasim: %s: %s\n", kind_names[kind], kind_texts[kind]);
+  say_op (text, second);
+  g_string_append (text, kind == CHECK_KIND_USE_AFTER_FREE ? "  comes after\n" : "  is not ordered after\n");
+  say_op (text, first);
+  g_string_append_printf (text, "  bytes %" G_GUINT64_FORMAT " to %" G_GUINT64_FORMAT " of %" G_GUINT64_FORMAT " of %s at 0x%" G_GINT64_MODIFIER "x",
+                          offset, offset + size, object->size, check_memory_name (object->memory), object->base);
+  if (object->made != NULL)
+    g_string_append_printf (text, ", from %s, %s", object->made->function, object->made->where);
+  g_string_append_c (text, '\n');
+  if (kind == CHECK_KIND_DEALLOCATION_STREAM)
+    {
+      GPtrArray *lines = stack_lines (object->replaced);
+
+      g_string_append (text, "  its deallocation stream was set\n");
+      for (guint i = 0; i < lines->len; i++)
+        g_string_append_printf (text, "      %s\n", (char *) g_ptr_array_index (lines, i));
+      g_ptr_array_unref (lines);
+    }
+  g_string_append_printf (text, "  missing: %s\n", missing);
+  write_all (STDERR_FILENO, text);
+  g_string_free (text, TRUE);
+  g_free (missing);
+  if (sim.check_aborts)
+    abort ();
+}
+
+/* At exit. */
+void
+check_report_summary (void)
+{
+  if (report.n_reports + report.n_suppressed > 0)
+    fprintf (stderr, "gcudasim: %u ordering reports, %u repetitions of them, %u suppressed\n", report.n_reports, report.n_repeated, report.n_suppressed);
+}
+
+SIM_EXPORT unsigned long long
+gcudasim_reports (void)
+{
+  unsigned long long n;
+
+  pthread_mutex_lock (&sim.lock);
+  n = report.n_reports;
+  pthread_mutex_unlock (&sim.lock);
+  return n;
+}

@@ -1,0 +1,1103 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* What each driver call means for the order of things. A rule looks at a call
+ * after it succeeded; where the call waits, also before it: what it waits for is
+ * what was queued until then. Calls that say nothing of order have no rule. */
+
+#include "checker.h"
+#include "../gcudasim.h"
+
+typedef struct
+{
+  SimCall *call;
+  const char *function;
+  SimThread *thread;
+  CUcontext current;
+  CUresult result;
+} Call;
+
+struct _SimRule
+{
+  const char *function; /* without version and stream suffixes */
+  void (*before) (Call *c, void **args);
+  void (*after) (Call *c, void **args);
+  gboolean fails_too; /* after is called whatever the result */
+};
+
+#define ARG(type, n) (*(type *) args[n])
+
+static guint n_captures;
+static GHashTable *memory_handles; /* CUmemGenericAllocationHandle: CheckObject, a reference for each handle reference */
+static GHashTable *primaries;      /* device + 1: CUcontext */
+
+gpointer
+check_driver_function (const char *name, gpointer simulated)
+{
+  (void) name;
+  return simulated;
+}
+
+/* ---- helpers ---- */
+
+static CheckStream *
+stream_of (Call *c, CUstream handle)
+{
+  return check_stream (c->thread, c->current, handle);
+}
+
+/* In a capture nothing happens yet: the graph's launches are looked at. */
+static gboolean
+is_capturing (Call *c, CUstream handle)
+{
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+
+  if (n_captures == 0)
+    return FALSE;
+  if (handle == NULL && c->thread->per_thread)
+    handle = CU_STREAM_PER_THREAD;
+  return CHECK_DRIVER (cuStreamIsCapturing, handle, &status) != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+/* The stream that the call queues something in now, its clock ready; NULL: none. */
+static CheckStream *
+queue (Call *c, CUstream handle, guint64 *epoch)
+{
+  CheckStream *stream = is_capturing (c, handle) ? NULL : stream_of (c, handle);
+
+  if (stream == NULL)
+    return NULL;
+  check_stream_now (stream);
+  *epoch = check_slot_tick (stream->slot, &stream->clock);
+  return stream;
+}
+
+static void
+touch (Call *c, CheckStream *stream, guint64 epoch, CheckWhat what, guint64 address, guint64 size, gsize pitch, gsize rows)
+{
+  CheckOp *op = check_op_new (what, c->function, stream->name, stream->slot, epoch);
+
+  check_access (op, &stream->clock, address, size, pitch, rows);
+  check_op_unref (op);
+}
+
+static CheckOp *
+host_op (const char *function, CheckWhat what)
+{
+  static char *names[2];
+  CheckHost *host = check_host ();
+  guint64 epoch = check_slot_tick (host->slot, &host->clock);
+  CheckOp *op;
+  char *name = NULL;
+
+  host->version++;
+  if (sim.check_threads)
+    {
+      char *text = g_strdup_printf ("thread %" G_GUINT64_FORMAT, host->thread);
+
+      name = g_ref_string_new (text);
+      g_free (text);
+    }
+  else
+    {
+      if (names[0] == NULL)
+        names[0] = g_ref_string_new ("the program");
+      name = g_ref_string_acquire (names[0]);
+    }
+  op = check_op_new (what, function, name, host->slot, epoch);
+  op->host = TRUE;
+  g_ref_string_release (name);
+  return op;
+}
+
+static void
+add_memory (CheckMemory memory, guint64 address, guint64 size, CheckOp *made)
+{
+  CheckObject *object;
+
+  if (address == 0 || size == 0)
+    {
+      check_op_unref (made);
+      return;
+    }
+  made->address = address;
+  made->size = size;
+  object = check_object_new (memory, address, size, made);
+  check_map (address, size, object, 0);
+  check_object_unref (object);
+  check_op_unref (made);
+}
+
+static gboolean
+is_known (guint64 address)
+{
+  guint64 offset, length;
+
+  return check_lookup (address, &offset, &length) != NULL;
+}
+
+/* ---- what waits ---- */
+
+static void
+wait_begin (Call *c, const CheckClock *clock)
+{
+  check_clock_join (&c->call->waits_for, clock);
+}
+
+static void
+wait_end (Call *c, void **args)
+{
+  (void) args;
+  check_host_learn (&c->call->waits_for);
+}
+
+static void
+before_stream_wait (Call *c, void **args)
+{
+  CheckStream *stream = is_capturing (c, ARG (CUstream, 0)) ? NULL : stream_of (c, ARG (CUstream, 0));
+
+  if (stream != NULL)
+    wait_begin (c, check_stream_now (stream));
+}
+
+static void
+before_event_wait (Call *c, void **args)
+{
+  CheckEvent *event = check_event (ARG (CUevent, 0));
+
+  wait_begin (c, &event->clock);
+  if (event->shared != NULL)
+    check_shared_event_wait (event, &c->call->waits_for);
+}
+
+static void
+before_context_wait (Call *c, void **args)
+{
+  CUcontext context = args != NULL ? ARG (CUcontext, 0) : c->current;
+
+  check_streams_join (&c->call->waits_for, context, NULL);
+}
+
+/* Where the memory is, or for host memory all of them. */
+static void
+before_device_wait (Call *c, void **args)
+{
+  CUdevice device = 0;
+  gboolean of_device = strcmp (c->function, "cuMemFree") == 0 &&
+                       CHECK_DRIVER (cuPointerGetAttribute, &device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, ARG (CUdeviceptr, 0)) == CUDA_SUCCESS;
+
+  check_streams_join (&c->call->waits_for, NULL, of_device ? &device : NULL);
+}
+
+static void
+after_elapsed (Call *c, void **args)
+{
+  (void) c;
+  check_host_learn (&check_event (ARG (CUevent, 1))->clock);
+  check_host_learn (&check_event (ARG (CUevent, 2))->clock);
+}
+
+/* ---- contexts ---- */
+
+static void
+after_context_destroy (Call *c, void **args)
+{
+  wait_end (c, args);
+  check_context_end (ARG (CUcontext, 0));
+}
+
+static void
+after_primary_retain (Call *c, void **args)
+{
+  (void) c;
+  if (primaries == NULL)
+    primaries = g_hash_table_new (NULL, NULL);
+  g_hash_table_insert (primaries, GINT_TO_POINTER (ARG (CUdevice, 1) + 1), *ARG (CUcontext *, 0));
+}
+
+static CUcontext
+primary_of (CUdevice device)
+{
+  return primaries != NULL ? g_hash_table_lookup (primaries, GINT_TO_POINTER (device + 1)) : NULL;
+}
+
+static void
+before_primary_end (Call *c, void **args)
+{
+  CUcontext context = primary_of (ARG (CUdevice, 0));
+
+  if (context != NULL)
+    check_streams_join (&c->call->waits_for, context, NULL);
+}
+
+static void
+after_primary_end (Call *c, void **args)
+{
+  CUdevice device = ARG (CUdevice, 0);
+  unsigned int flags;
+  int active = 0;
+  gboolean reset = strcmp (c->function, "cuDevicePrimaryCtxReset") == 0;
+
+  if (primary_of (device) == NULL || (!reset && CHECK_DRIVER (cuDevicePrimaryCtxGetState, device, &flags, &active) == CUDA_SUCCESS && active))
+    return;
+  wait_end (c, args);
+  check_context_end (primary_of (device));
+}
+
+/* ---- streams ---- */
+
+static void
+after_stream_create (Call *c, void **args)
+{
+  check_stream_add (*ARG (CUstream *, 0), c->current, !(ARG (unsigned int, 1) & CU_STREAM_NON_BLOCKING));
+}
+
+static void
+after_stream_destroy (Call *c, void **args)
+{
+  (void) c;
+  check_stream_end (ARG (CUstream, 0));
+}
+
+static void
+after_capture_begin (Call *c, void **args)
+{
+  (void) c;
+  (void) args;
+  n_captures++;
+}
+
+static void
+after_capture_end (Call *c, void **args)
+{
+  (void) args;
+  if (n_captures > 0 && c->result != CUDA_ERROR_ILLEGAL_STATE && c->result != CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD && c->result != CUDA_ERROR_INVALID_VALUE)
+    n_captures--;
+}
+
+/* ---- events ---- */
+
+static void
+after_record (Call *c, void **args)
+{
+  CheckEvent *event = check_event (ARG (CUevent, 0));
+  CheckStream *stream;
+
+  event->captured = is_capturing (c, ARG (CUstream, 1));
+  check_clock_clear (&event->clock);
+  if (event->captured || (stream = stream_of (c, ARG (CUstream, 1))) == NULL)
+    return;
+  check_clock_copy (&event->clock, check_stream_now (stream));
+  if (event->shared != NULL)
+    check_shared_event_recorded (event);
+}
+
+static void
+after_wait (Call *c, void **args)
+{
+  CheckEvent *event = check_event (ARG (CUevent, 1));
+  CheckStream *stream;
+
+  if (event->captured || is_capturing (c, ARG (CUstream, 0)) || (stream = stream_of (c, ARG (CUstream, 0))) == NULL)
+    return;
+  check_stream_wait (stream, &event->clock);
+  if (event->shared != NULL)
+    {
+      CheckClock clock = { NULL, 0 };
+
+      check_shared_event_wait (event, &clock);
+      check_stream_wait (stream, &clock);
+      check_clock_clear (&clock);
+    }
+}
+
+static void
+after_context_record (Call *c, void **args)
+{
+  CheckEvent *event = check_event (ARG (CUevent, 1));
+
+  (void) c;
+  event->captured = FALSE;
+  check_clock_clear (&event->clock);
+  check_clock_join (&event->clock, &check_host ()->clock);
+  check_streams_join (&event->clock, ARG (CUcontext, 0), NULL);
+}
+
+static void
+after_context_wait_event (Call *c, void **args)
+{
+  (void) c;
+  check_streams_wait (ARG (CUcontext, 0), &check_event (ARG (CUevent, 1))->clock);
+}
+
+static void
+after_event_destroy (Call *c, void **args)
+{
+  (void) c;
+  check_event_end (ARG (CUevent, 0));
+}
+
+/* ---- functions of the program ---- */
+
+typedef struct
+{
+  CUhostFn function;
+  CUstreamCallback callback;
+  void *data;
+  CheckClock clock;
+} HostCall;
+
+/* It runs after the stream's work, and what it tells the program's threads is true from then on. */
+static void
+host_call_learn (HostCall *host)
+{
+  pthread_mutex_lock (&sim.lock);
+  check_host_learn (&host->clock);
+  pthread_mutex_unlock (&sim.lock);
+  check_clock_clear (&host->clock);
+}
+
+static void CUDA_CB
+host_call_run (void *data)
+{
+  HostCall *host = data;
+
+  host_call_learn (host);
+  host->function (host->data);
+  g_free (host);
+}
+
+static void CUDA_CB
+host_call_callback (CUstream stream, CUresult status, void *data)
+{
+  HostCall *host = data;
+
+  host_call_learn (host);
+  host->callback (stream, status, host->data);
+  g_free (host);
+}
+
+static HostCall *
+host_call_new (Call *c, CUstream handle, void *data)
+{
+  CheckStream *stream = is_capturing (c, handle) ? NULL : stream_of (c, handle);
+  HostCall *host;
+
+  if (stream == NULL)
+    return NULL;
+  host = g_new0 (HostCall, 1);
+  host->data = data;
+  check_clock_copy (&host->clock, check_stream_now (stream));
+  return host;
+}
+
+static void
+before_host_function (Call *c, void **args)
+{
+  HostCall *host = ARG (CUhostFn, 1) != NULL ? host_call_new (c, ARG (CUstream, 0), ARG (void *, 2)) : NULL;
+
+  if (host == NULL)
+    return;
+  host->function = ARG (CUhostFn, 1);
+  ARG (CUhostFn, 1) = host_call_run;
+  ARG (void *, 2) = host;
+}
+
+static void
+before_callback (Call *c, void **args)
+{
+  HostCall *host = ARG (CUstreamCallback, 1) != NULL ? host_call_new (c, ARG (CUstream, 0), ARG (void *, 2)) : NULL;
+
+  if (host == NULL)
+    return;
+  host->callback = ARG (CUstreamCallback, 1);
+  ARG (CUstreamCallback, 1) = host_call_callback;
+  ARG (void *, 2) = host;
+}
+
+static void
+after_host_function (Call *c, void **args)
+{
+  HostCall *host = ARG (void *, 2);
+
+  if (c->result == CUDA_SUCCESS || (ARG (CUhostFn, 1) != host_call_run && ARG (CUstreamCallback, 1) != host_call_callback))
+    return;
+  check_clock_clear (&host->clock);
+  g_free (host);
+}
+
+/* ---- memory ---- */
+
+static void
+after_alloc (Call *c, void **args)
+{
+  add_memory (CHECK_MEMORY_DEVICE, *ARG (CUdeviceptr *, 0), ARG (gsize, 1), host_op (c->function, CHECK_ALLOCATION));
+}
+
+static void
+after_alloc_pitch (Call *c, void **args)
+{
+  add_memory (CHECK_MEMORY_DEVICE, *ARG (CUdeviceptr *, 0), *ARG (gsize *, 1) * ARG (gsize, 3), host_op (c->function, CHECK_ALLOCATION));
+}
+
+static void
+after_alloc_managed (Call *c, void **args)
+{
+  add_memory (CHECK_MEMORY_MANAGED, *ARG (CUdeviceptr *, 0), ARG (gsize, 1), host_op (c->function, CHECK_ALLOCATION));
+}
+
+static void
+after_alloc_host (Call *c, void **args)
+{
+  add_memory (CHECK_MEMORY_PINNED, (guintptr) *ARG (void **, 0), ARG (gsize, 1), host_op (c->function, CHECK_ALLOCATION));
+}
+
+static void
+after_host_register (Call *c, void **args)
+{
+  add_memory (CHECK_MEMORY_REGISTERED, (guintptr) ARG (void *, 0), ARG (gsize, 1), host_op (c->function, CHECK_ALLOCATION));
+}
+
+static void
+alloc_async (Call *c, guint64 address, gsize size, CUstream handle)
+{
+  guint64 epoch;
+  CheckStream *stream = address != 0 ? queue (c, handle, &epoch) : NULL;
+
+  if (stream != NULL)
+    add_memory (CHECK_MEMORY_POOL, address, size, check_op_new (CHECK_ALLOCATION, c->function, stream->name, stream->slot, epoch));
+}
+
+static void
+after_alloc_async (Call *c, void **args)
+{
+  alloc_async (c, *ARG (CUdeviceptr *, 0), ARG (gsize, 1), ARG (CUstream, 2));
+}
+
+static void
+after_alloc_from_pool (Call *c, void **args)
+{
+  alloc_async (c, *ARG (CUdeviceptr *, 0), ARG (gsize, 1), ARG (CUstream, 3));
+}
+
+static void
+after_free_async (Call *c, void **args)
+{
+  guint64 epoch;
+  CheckStream *stream = ARG (CUdeviceptr, 0) != 0 ? queue (c, ARG (CUstream, 1), &epoch) : NULL;
+  CheckOp *op;
+
+  if (stream == NULL)
+    return;
+  op = check_op_new (CHECK_FREE, c->function, stream->name, stream->slot, epoch);
+  check_free (op, &stream->clock, ARG (CUdeviceptr, 0));
+  check_op_unref (op);
+}
+
+/* These wait for the device. */
+static void
+after_free (Call *c, void **args)
+{
+  CheckOp *op;
+
+  wait_end (c, args);
+  op = host_op (c->function, CHECK_FREE);
+  check_free (op, &check_host ()->clock, ARG (CUdeviceptr, 0));
+  check_op_unref (op);
+}
+
+/* ---- memset, copies ---- */
+
+static void
+after_memset (Call *c, CUstream handle, guint64 address, guint64 width, gsize pitch, gsize rows)
+{
+  guint64 epoch;
+  CheckStream *stream;
+
+  if (width == 0 || rows == 0 || (stream = queue (c, handle, &epoch)) == NULL)
+    return;
+  touch (c, stream, epoch, CHECK_WRITE, address, width, pitch, rows);
+}
+
+/* cuMemsetD{8,16,32}[Async] and cuMemsetD2D{8,16,32}[Async] */
+static void
+after_memset_1d (Call *c, void **args)
+{
+  guint element = strncmp (c->function, "cuMemsetD8", 10) == 0 ? 1 : strncmp (c->function, "cuMemsetD16", 11) == 0 ? 2
+                                                                                                                   : 4;
+
+  after_memset (c, g_str_has_suffix (c->function, "Async") ? ARG (CUstream, 3) : NULL, ARG (CUdeviceptr, 0), ARG (gsize, 2) * element, 0, 1);
+}
+
+static void
+after_memset_2d (Call *c, void **args)
+{
+  guint element = strncmp (c->function, "cuMemsetD2D8", 12) == 0 ? 1 : strncmp (c->function, "cuMemsetD2D16", 13) == 0 ? 2
+                                                                                                                       : 4;
+
+  after_memset (c, g_str_has_suffix (c->function, "Async") ? ARG (CUstream, 5) : NULL, ARG (CUdeviceptr, 0), ARG (gsize, 3) * element, ARG (gsize, 1), ARG (gsize, 4));
+}
+
+typedef struct
+{
+  guint64 address;
+  gsize pitch, slice;
+} Side;
+
+static void
+touch_side (Call *c, CheckStream *stream, guint64 epoch, CheckWhat what, const Side *side, gsize width, gsize height, gsize depth)
+{
+  for (gsize z = 0; z < depth; z++)
+    touch (c, stream, epoch, what, side->address + z * side->slice, width, side->pitch, height);
+}
+
+static void
+copied (Call *c, gboolean waits, CUstream handle, const Side *dst, const Side *src, gsize width, gsize height, gsize depth)
+{
+  gboolean from_host, to_host;
+  CheckStream *stream;
+  guint64 epoch;
+
+  if (width == 0 || height == 0 || depth == 0 || is_capturing (c, handle) || (stream = stream_of (c, handle)) == NULL)
+    return;
+  /* Ordinary memory of the program's */
+  from_host = !is_known (src->address);
+  to_host = !is_known (dst->address);
+  /* From ordinary memory the call waits, then takes the bytes; they arrive later. */
+  if (waits && from_host)
+    check_host_learn (check_stream_now (stream));
+  check_stream_now (stream);
+  epoch = check_slot_tick (stream->slot, &stream->clock);
+  if (!from_host)
+    touch_side (c, stream, epoch, CHECK_READ, src, width, height, depth);
+  if (!to_host)
+    touch_side (c, stream, epoch, CHECK_WRITE, dst, width, height, depth);
+  if (to_host)
+    check_host_learn (&stream->clock);
+  else if (waits)
+    {
+      guint64 offset, length;
+      CheckObject *a = check_lookup (src->address, &offset, &length), *b = check_lookup (dst->address, &offset, &length);
+
+      if ((a != NULL && (a->memory == CHECK_MEMORY_PINNED || a->memory == CHECK_MEMORY_REGISTERED)) ||
+          (b != NULL && (b->memory == CHECK_MEMORY_PINNED || b->memory == CHECK_MEMORY_REGISTERED)))
+        check_host_learn (&stream->clock);
+    }
+}
+
+static void
+copied_bytes (Call *c, gboolean waits, CUstream handle, guint64 dst, guint64 src, gsize size)
+{
+  Side d = { dst, 0, 0 }, s = { src, 0, 0 };
+
+  copied (c, waits, handle, &d, &s, size, 1, 1);
+}
+
+static void
+after_copy (Call *c, void **args)
+{
+  copied_bytes (c, TRUE, NULL, ARG (guint64, 0), ARG (guint64, 1), ARG (gsize, 2));
+}
+
+static void
+after_copy_async (Call *c, void **args)
+{
+  copied_bytes (c, FALSE, ARG (CUstream, 3), ARG (guint64, 0), ARG (guint64, 1), ARG (gsize, 2));
+}
+
+static void
+after_copy_peer (Call *c, void **args)
+{
+  copied_bytes (c, TRUE, NULL, ARG (guint64, 0), ARG (guint64, 2), ARG (gsize, 4));
+}
+
+static void
+after_copy_peer_async (Call *c, void **args)
+{
+  copied_bytes (c, FALSE, ARG (CUstream, 5), ARG (guint64, 0), ARG (guint64, 2), ARG (gsize, 4));
+}
+
+static void
+copied_2d (Call *c, gboolean waits, CUstream handle, const CUDA_MEMCPY2D *p)
+{
+  Side d = { p->dstMemoryType == CU_MEMORYTYPE_HOST ? (guintptr) p->dstHost : p->dstDevice, p->dstPitch, 0 };
+  Side s = { p->srcMemoryType == CU_MEMORYTYPE_HOST ? (guintptr) p->srcHost : p->srcDevice, p->srcPitch, 0 };
+
+  if (p->dstMemoryType == CU_MEMORYTYPE_ARRAY || p->srcMemoryType == CU_MEMORYTYPE_ARRAY)
+    return;
+  d.address += p->dstY * d.pitch + p->dstXInBytes;
+  s.address += p->srcY * s.pitch + p->srcXInBytes;
+  copied (c, waits, handle, &d, &s, p->WidthInBytes, p->Height, 1);
+}
+
+static void
+after_copy_2d (Call *c, void **args)
+{
+  copied_2d (c, TRUE, NULL, ARG (const CUDA_MEMCPY2D *, 0));
+}
+
+static void
+after_copy_2d_async (Call *c, void **args)
+{
+  copied_2d (c, FALSE, ARG (CUstream, 1), ARG (const CUDA_MEMCPY2D *, 0));
+}
+
+/* The structure for peers begins alike, and has the same names. */
+#define COPIED_3D(c, waits, handle, p)                                                                                                                \
+  G_STMT_START                                                                                                                                        \
+  {                                                                                                                                                   \
+    Side d_ = { (p)->dstMemoryType == CU_MEMORYTYPE_HOST ? (guintptr) (p)->dstHost : (p)->dstDevice, (p)->dstPitch, (p)->dstPitch * (p)->dstHeight }; \
+    Side s_ = { (p)->srcMemoryType == CU_MEMORYTYPE_HOST ? (guintptr) (p)->srcHost : (p)->srcDevice, (p)->srcPitch, (p)->srcPitch * (p)->srcHeight }; \
+    d_.address += (p)->dstZ * d_.slice + (p)->dstY * d_.pitch + (p)->dstXInBytes;                                                                     \
+    s_.address += (p)->srcZ * s_.slice + (p)->srcY * s_.pitch + (p)->srcXInBytes;                                                                     \
+    if ((p)->dstMemoryType != CU_MEMORYTYPE_ARRAY && (p)->srcMemoryType != CU_MEMORYTYPE_ARRAY)                                                       \
+      copied (c, waits, handle, &d_, &s_, (p)->WidthInBytes, (p)->Height, (p)->Depth);                                                                \
+  }                                                                                                                                                   \
+  G_STMT_END
+
+static void
+after_copy_3d (Call *c, void **args)
+{
+  COPIED_3D (c, TRUE, NULL, ARG (const CUDA_MEMCPY3D *, 0));
+}
+
+static void
+after_copy_3d_async (Call *c, void **args)
+{
+  COPIED_3D (c, FALSE, ARG (CUstream, 1), ARG (const CUDA_MEMCPY3D *, 0));
+}
+
+static void
+after_copy_3d_peer (Call *c, void **args)
+{
+  COPIED_3D (c, TRUE, NULL, ARG (const CUDA_MEMCPY3D_PEER *, 0));
+}
+
+static void
+after_copy_3d_peer_async (Call *c, void **args)
+{
+  COPIED_3D (c, FALSE, ARG (CUstream, 1), ARG (const CUDA_MEMCPY3D_PEER *, 0));
+}
+
+static void
+after_copy_batch (Call *c, void **args)
+{
+  /* The older form has one more argument before the stream. */
+  CUstream handle = strncmp (c->call->symbol, "cuMemcpyBatchAsync_v2", 21) == 0 ? ARG (CUstream, 7) : ARG (CUstream, 8);
+
+  for (gsize i = 0; i < ARG (gsize, 3); i++)
+    copied_bytes (c, FALSE, handle, ARG (CUdeviceptr *, 0)[i], ARG (CUdeviceptr *, 1)[i], ARG (gsize *, 2)[i]);
+}
+
+static void
+after_write_value (Call *c, void **args)
+{
+  after_memset (c, ARG (CUstream, 0), ARG (CUdeviceptr, 1), strstr (c->function, "64") != NULL ? 8 : 4, 0, 1);
+}
+
+/* ---- virtual memory ---- */
+
+static void
+object_release (gpointer object)
+{
+  check_object_unref (object);
+}
+
+/* A handle stands for its object once for each time that it was given out. */
+static void
+handle_add (CUmemGenericAllocationHandle handle, CheckObject *object)
+{
+  GPtrArray *references;
+
+  if (memory_handles == NULL)
+    memory_handles = g_hash_table_new_full (NULL, NULL, NULL, (GDestroyNotify) g_ptr_array_unref);
+  references = g_hash_table_lookup (memory_handles, GSIZE_TO_POINTER (handle));
+  if (references == NULL)
+    {
+      references = g_ptr_array_new_with_free_func (object_release);
+      g_hash_table_insert (memory_handles, GSIZE_TO_POINTER (handle), references);
+    }
+  g_ptr_array_add (references, object);
+}
+
+static CheckObject *
+handle_object (CUmemGenericAllocationHandle handle)
+{
+  GPtrArray *references = memory_handles != NULL ? g_hash_table_lookup (memory_handles, GSIZE_TO_POINTER (handle)) : NULL;
+
+  return references != NULL ? g_ptr_array_index (references, 0) : NULL;
+}
+
+static void
+after_memory_create (Call *c, void **args)
+{
+  CheckOp *op = host_op (c->function, CHECK_ALLOCATION);
+
+  op->size = ARG (gsize, 1);
+  handle_add (*ARG (CUmemGenericAllocationHandle *, 0), check_object_new (CHECK_MEMORY_VIRTUAL, 0, ARG (gsize, 1), op));
+  check_op_unref (op);
+}
+
+static void
+after_memory_retain (Call *c, void **args)
+{
+  guint64 offset, length;
+  CheckObject *object = check_lookup ((guintptr) ARG (void *, 1), &offset, &length);
+
+  (void) c;
+  if (object != NULL)
+    handle_add (*ARG (CUmemGenericAllocationHandle *, 0), check_object_ref (object));
+}
+
+static void
+after_memory_release (Call *c, void **args)
+{
+  GPtrArray *references = memory_handles != NULL ? g_hash_table_lookup (memory_handles, GSIZE_TO_POINTER (ARG (CUmemGenericAllocationHandle, 0))) : NULL;
+
+  (void) c;
+  if (references == NULL)
+    return;
+  g_ptr_array_remove_index_fast (references, references->len - 1);
+  if (references->len == 0)
+    g_hash_table_remove (memory_handles, GSIZE_TO_POINTER (ARG (CUmemGenericAllocationHandle, 0)));
+}
+
+static void
+after_memory_map (Call *c, void **args)
+{
+  CheckObject *object = handle_object (ARG (CUmemGenericAllocationHandle, 3));
+
+  (void) c;
+  if (object == NULL)
+    return;
+  if (object->base == 0)
+    object->base = ARG (CUdeviceptr, 0);
+  check_map (ARG (CUdeviceptr, 0), ARG (gsize, 1), object, ARG (gsize, 2));
+}
+
+static void
+after_memory_unmap (Call *c, void **args)
+{
+  CheckOp *op = host_op (c->function, CHECK_UNMAP);
+
+  check_unmapping (op, &check_host ()->clock, ARG (CUdeviceptr, 0), ARG (gsize, 1));
+  check_op_unref (op);
+}
+
+/* ---- graphs ---- */
+
+static void
+after_instantiate (Call *c, void **args)
+{
+  (void) c;
+  check_graph_instantiated (*ARG (CUgraphExec *, 0), ARG (CUgraph, 1));
+}
+
+static void
+after_exec_update (Call *c, void **args)
+{
+  (void) c;
+  check_graph_instantiated (ARG (CUgraphExec, 0), ARG (CUgraph, 1));
+}
+
+static void
+after_exec_destroy (Call *c, void **args)
+{
+  (void) c;
+  check_graph_exec_end (ARG (CUgraphExec, 0));
+}
+
+static void
+after_exec_node (Call *c, void **args)
+{
+  check_graph_node_changed (ARG (CUgraphExec, 0), ARG (CUgraphNode, 1), c->function, ARG (const void *, 2));
+}
+
+static void
+after_node_enabled (Call *c, void **args)
+{
+  (void) c;
+  check_graph_node_enabled (ARG (CUgraphExec, 0), ARG (CUgraphNode, 1), ARG (unsigned int, 2) != 0);
+}
+
+static void
+after_launch (Call *c, void **args)
+{
+  CheckStream *stream = is_capturing (c, ARG (CUstream, 1)) ? NULL : stream_of (c, ARG (CUstream, 1));
+
+  if (stream != NULL)
+    check_graph_launched (ARG (CUgraphExec, 0), stream, c->function);
+}
+
+/* ---- the table ---- */
+
+#define EACH_SIZE(name, suffix, function)        \
+  { name "8" suffix, NULL, function, FALSE },    \
+    { name "16" suffix, NULL, function, FALSE }, \
+  {                                              \
+    name "32" suffix, NULL, function, FALSE      \
+  }
+
+static const SimRule rules[] = {
+  { "cuCtxDestroy", before_context_wait, after_context_destroy, FALSE },
+  { "cuCtxRecordEvent", NULL, after_context_record, FALSE },
+  { "cuCtxSynchronize", before_context_wait, wait_end, FALSE },
+  { "cuCtxWaitEvent", NULL, after_context_wait_event, FALSE },
+  { "cuDevicePrimaryCtxRelease", before_primary_end, after_primary_end, FALSE },
+  { "cuDevicePrimaryCtxReset", before_primary_end, after_primary_end, FALSE },
+  { "cuDevicePrimaryCtxRetain", NULL, after_primary_retain, FALSE },
+  { "cuEventDestroy", NULL, after_event_destroy, FALSE },
+  { "cuEventElapsedTime", NULL, after_elapsed, FALSE },
+  { "cuEventQuery", before_event_wait, wait_end, FALSE },
+  { "cuEventRecord", NULL, after_record, FALSE },
+  { "cuEventRecordWithFlags", NULL, after_record, FALSE },
+  { "cuEventSynchronize", before_event_wait, wait_end, FALSE },
+  { "cuGraphExecDestroy", NULL, after_exec_destroy, FALSE },
+  { "cuGraphExecMemcpyNodeSetParams", NULL, after_exec_node, FALSE },
+  { "cuGraphExecMemsetNodeSetParams", NULL, after_exec_node, FALSE },
+  { "cuGraphExecUpdate", NULL, after_exec_update, FALSE },
+  { "cuGraphInstantiate", NULL, after_instantiate, FALSE },
+  { "cuGraphInstantiateWithFlags", NULL, after_instantiate, FALSE },
+  { "cuGraphInstantiateWithParams", NULL, after_instantiate, FALSE },
+  { "cuGraphLaunch", NULL, after_launch, FALSE },
+  { "cuGraphNodeSetEnabled", NULL, after_node_enabled, FALSE },
+  { "cuLaunchHostFunc", before_host_function, after_host_function, TRUE },
+  { "cuMemAlloc", NULL, after_alloc, FALSE },
+  { "cuMemAllocAsync", NULL, after_alloc_async, FALSE },
+  { "cuMemAllocFromPoolAsync", NULL, after_alloc_from_pool, FALSE },
+  { "cuMemAllocHost", NULL, after_alloc_host, FALSE },
+  { "cuMemAllocManaged", NULL, after_alloc_managed, FALSE },
+  { "cuMemAllocPitch", NULL, after_alloc_pitch, FALSE },
+  { "cuMemCreate", NULL, after_memory_create, FALSE },
+  { "cuMemFree", before_device_wait, after_free, FALSE },
+  { "cuMemFreeAsync", NULL, after_free_async, FALSE },
+  { "cuMemFreeHost", before_device_wait, after_free, FALSE },
+  { "cuMemHostAlloc", NULL, after_alloc_host, FALSE },
+  { "cuMemHostRegister", NULL, after_host_register, FALSE },
+  { "cuMemHostUnregister", before_device_wait, after_free, FALSE },
+  { "cuMemMap", NULL, after_memory_map, FALSE },
+  { "cuMemRelease", NULL, after_memory_release, FALSE },
+  { "cuMemRetainAllocationHandle", NULL, after_memory_retain, FALSE },
+  { "cuMemUnmap", NULL, after_memory_unmap, FALSE },
+  { "cuMemcpy", NULL, after_copy, FALSE },
+  { "cuMemcpy2D", NULL, after_copy_2d, FALSE },
+  { "cuMemcpy2DAsync", NULL, after_copy_2d_async, FALSE },
+  { "cuMemcpy2DUnaligned", NULL, after_copy_2d, FALSE },
+  { "cuMemcpy3D", NULL, after_copy_3d, FALSE },
+  { "cuMemcpy3DAsync", NULL, after_copy_3d_async, FALSE },
+  { "cuMemcpy3DPeer", NULL, after_copy_3d_peer, FALSE },
+  { "cuMemcpy3DPeerAsync", NULL, after_copy_3d_peer_async, FALSE },
+  { "cuMemcpyAsync", NULL, after_copy_async, FALSE },
+  { "cuMemcpyBatchAsync", NULL, after_copy_batch, FALSE },
+  { "cuMemcpyDtoD", NULL, after_copy, FALSE },
+  { "cuMemcpyDtoDAsync", NULL, after_copy_async, FALSE },
+  { "cuMemcpyDtoH", NULL, after_copy, FALSE },
+  { "cuMemcpyDtoHAsync", NULL, after_copy_async, FALSE },
+  { "cuMemcpyHtoD", NULL, after_copy, FALSE },
+  { "cuMemcpyHtoDAsync", NULL, after_copy_async, FALSE },
+  { "cuMemcpyPeer", NULL, after_copy_peer, FALSE },
+  { "cuMemcpyPeerAsync", NULL, after_copy_peer_async, FALSE },
+  EACH_SIZE ("cuMemsetD", "", after_memset_1d),
+  EACH_SIZE ("cuMemsetD", "Async", after_memset_1d),
+  EACH_SIZE ("cuMemsetD2D", "", after_memset_2d),
+  EACH_SIZE ("cuMemsetD2D", "Async", after_memset_2d),
+  { "cuStreamAddCallback", before_callback, after_host_function, TRUE },
+  { "cuStreamBeginCapture", NULL, after_capture_begin, FALSE },
+  { "cuStreamBeginCaptureToGraph", NULL, after_capture_begin, FALSE },
+  { "cuStreamCreate", NULL, after_stream_create, FALSE },
+  { "cuStreamCreateWithPriority", NULL, after_stream_create, FALSE },
+  { "cuStreamDestroy", NULL, after_stream_destroy, FALSE },
+  { "cuStreamEndCapture", NULL, after_capture_end, TRUE },
+  { "cuStreamQuery", before_stream_wait, wait_end, FALSE },
+  { "cuStreamSynchronize", before_stream_wait, wait_end, FALSE },
+  { "cuStreamWaitEvent", NULL, after_wait, FALSE },
+  { "cuStreamWriteValue32", NULL, after_write_value, FALSE },
+  { "cuStreamWriteValue64", NULL, after_write_value, FALSE },
+};
+
+/* INDEX is remembered for the symbol: 0 not looked up yet, -1 none. */
+const SimRule *
+sim_check_rule (const char *symbol, gint *index)
+{
+  gint found = g_atomic_int_get (index);
+
+  if (found == 0)
+    {
+      guint length = sim_base_length (symbol);
+
+      found = -1;
+      for (guint i = 0; i < G_N_ELEMENTS (rules) && found < 0; i++)
+        {
+          if (strlen (rules[i].function) == length && strncmp (rules[i].function, symbol, length) == 0)
+            found = (gint) i + 1;
+        }
+      g_atomic_int_set (index, found);
+    }
+  return found > 0 ? &rules[found - 1] : NULL;
+}
+
+static Call
+begin (SimCall *call, CUresult result)
+{
+  Call c = { call, call->rule->function, call->thread, call->context, result };
+
+  call->thread->nested++;
+  return c;
+}
+
+void
+sim_check_before (SimCall *call, void **args)
+{
+  Call c;
+
+  if (call->rule->before == NULL)
+    return;
+  c = begin (call, CUDA_SUCCESS);
+  call->rule->before (&c, args);
+  call->thread->nested--;
+}
+
+void
+sim_check_after (SimCall *call, void **args, CUresult result)
+{
+  if (result == CUDA_SUCCESS || call->rule->fails_too)
+    {
+      Call c = begin (call, result);
+
+      call->rule->after (&c, args);
+      call->thread->nested--;
+    }
+  check_clock_clear (&call->waits_for);
+}
+
+/* ---- declarations: what no driver call tells ---- */
+
+static gboolean
+declare_begin (Call *c, const char *function)
+{
+  c->call = NULL;
+  c->function = g_intern_string (function != NULL ? function : "declared access");
+  c->thread = sim_thread ();
+  c->result = CUDA_SUCCESS;
+  if (!sim.checking || g_atomic_int_get (&sim.forked) || g_atomic_int_get (&sim.exited))
+    return FALSE;
+  sim_check_capture_stack ();
+  pthread_mutex_lock (&sim.lock);
+  c->thread->nested++;
+  c->current = NULL;
+  CHECK_DRIVER (cuCtxGetCurrent, &c->current);
+  return TRUE;
+}
+
+static void
+declare_end (Call *c)
+{
+  c->thread->nested--;
+  pthread_mutex_unlock (&sim.lock);
+}
+
+/* The node that was captured last, if there is one. */
+static CUgraphNode
+captured_node (CUstream handle)
+{
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  const CUgraphNode *nodes = NULL;
+  cuuint64_t id;
+  CUgraph graph;
+  size_t n = 0;
+
+  if (CHECK_DRIVER (cuStreamGetCaptureInfo_v2, handle, &status, &id, &graph, &nodes, &n) != CUDA_SUCCESS || n != 1)
+    return NULL;
+  return nodes[0];
+}
+
+static void
+declare (CheckWhat what, CUstream handle, guint64 address, guint64 size, const char *function)
+{
+  CheckStream *stream;
+  guint64 epoch;
+  Call c;
+
+  if (size == 0 || !declare_begin (&c, function))
+    return;
+  if (is_capturing (&c, handle))
+    {
+      CUgraphNode node = captured_node (handle);
+
+      if (node != NULL)
+        check_graph_node_declared (node, what, address, size, c.function);
+    }
+  else if ((stream = queue (&c, handle, &epoch)) != NULL)
+    touch (&c, stream, epoch, what, address, size, 0, 1);
+  declare_end (&c);
+}
+
+SIM_EXPORT void
+gcudasim_declare_access (CUstream stream, CUdeviceptr address, size_t size, int writes, const char *function)
+{
+  declare (writes ? CHECK_WRITE : CHECK_READ, stream, address, size, function);
+}
+
+SIM_EXPORT void
+gcudasim_declare_allocation (CUstream stream, CUdeviceptr address, size_t size, const char *function)
+{
+  declare (CHECK_ALLOCATION, stream, address, size, function);
+}
+
+SIM_EXPORT void
+gcudasim_declare_free (CUstream stream, CUdeviceptr address, size_t size, const char *function)
+{
+  declare (CHECK_FREE, stream, address, size, function);
+}
+
+SIM_EXPORT void
+gcudasim_declare_host_access (const void *address, size_t size, int writes, const char *function)
+{
+  CheckOp *op;
+  Call c;
+
+  if (size == 0 || !declare_begin (&c, function))
+    return;
+  op = host_op (c.function, writes ? CHECK_WRITE : CHECK_READ);
+  check_access (op, &check_host ()->clock, (guintptr) address, size, 0, 1);
+  check_op_unref (op);
+  declare_end (&c);
+}
+
+SIM_EXPORT void
+gcudasim_declare_deallocation_stream (CUdeviceptr address)
+{
+  CheckObject *object;
+  guint64 offset, length;
+  Call c;
+
+  if (!declare_begin (&c, NULL))
+    return;
+  object = check_lookup (address, &offset, &length);
+  if (object != NULL)
+    {
+      g_clear_pointer (&object->replaced, check_stack_unref);
+      object->replaced = check_stack_current ();
+    }
+  declare_end (&c);
+}
+
+void
+sim_check_init (void)
+{
+  check_memory_init ();
+  sim.checking = check_report_init ();
+}
+
+void
+sim_check_thread_ended (guint64 thread)
+{
+  if (sim.checking)
+    check_thread_end (thread);
+}
+
+void
+sim_check_exit (void)
+{
+  if (sim.checking)
+    check_report_summary ();
+}
