@@ -479,7 +479,15 @@ test_lost_context (void)
   /* Whatever else it does to the process: it ends there. */
   if (!g_test_subprocess ())
     {
+      g_autofree char *check = g_strdup (g_getenv ("GCUDASIM_CHECK"));
+
+      /* It is a mistake, made on purpose. */
+      g_setenv ("GCUDASIM_CHECK", "off", TRUE);
       g_test_trap_subprocess (NULL, 0, G_TEST_SUBPROCESS_DEFAULT);
+      if (check != NULL)
+        g_setenv ("GCUDASIM_CHECK", check, TRUE);
+      else
+        g_unsetenv ("GCUDASIM_CHECK");
       g_test_trap_assert_passed ();
       return;
     }

@@ -493,6 +493,8 @@ set_up_address (Scene *scene)
 {
   scene->address = gcuda_memory_resource_allocate_address (scene->bed->resource, SIZE, 0, scene->bed->stream, NULL);
   g_assert_cmpuint (scene->address, !=, 0);
+  /* It may be freed on another stream. */
+  g_assert_true (gcuda_stream_synchronize (scene->bed->stream, NULL));
 }
 
 static void
@@ -976,7 +978,6 @@ scene_tear_down (Scene *scene,
 {
   g_autoptr (GError) error = NULL;
 
-  g_clear_object (&scene->made);
   if (operation->tear_down != NULL)
     operation->tear_down (scene);
   if ((operation->flags & FLAG_NO_SCENE) == 0)
@@ -986,6 +987,7 @@ scene_tear_down (Scene *scene,
       g_assert_true (gcuda_context_synchronize (scene->context, &error));
       g_assert_no_error (error);
     }
+  g_clear_object (&scene->made);
   g_clear_object (&scene->a);
   g_clear_object (&scene->b);
   g_clear_object (&scene->c);

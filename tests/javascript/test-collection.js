@@ -173,6 +173,7 @@ tap.run({
             }
             throw new Error('no error');
         };
+        const closeAfter = made => other.wait_stream(stream) && made.close(other);
         const watched = [buffer, target, event, device, stream, pool, context, other, closed];
         for (const call of [
             () => buffer.fill(0, 1, stream),
@@ -182,8 +183,8 @@ tap.run({
             () => event.record(stream),
             () => stream.wait_event(event),
             () => stream.wait_stream(other),
-            () => buffer.set_deallocation_stream(other),
-            () => pool.allocate(64, stream).close(other),
+            () => other.wait_stream(stream) && buffer.set_deallocation_stream(other),
+            () => closeAfter(pool.allocate(64, stream)),
             () => GCuda.Stream.new_for_device(device).close(),
             () => refused(() => pool.allocate(64, closed)),
             () => refused(() => pool.allocate(2 ** 60, stream)),

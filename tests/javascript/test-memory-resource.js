@@ -155,7 +155,10 @@ tap.run({
         const resource = new Watching(pool);
         for (const close of [buffer => buffer.close(), buffer => buffer.close(other),
             buffer => buffer.set_deallocation_stream(other) && buffer.close()]) {
-            close(resource.allocate(64, stream));
+            const buffer = resource.allocate(64, stream);
+
+            other.wait_stream(stream);
+            close(buffer);
             GCuda.reclaim(null);
         }
         equal(handles, [stream.get_handle(), other.get_handle(), other.get_handle()]);

@@ -230,6 +230,11 @@ class References(Case):
         other = GCuda.Stream.new_for_device(self.device)
         data = GLib.Bytes.new(b'12345678')
         watched = (buffer, target, event, self.device, self.stream, self.pool, self.context, other)
+
+        def close_after(made):
+            other.wait_stream(self.stream)
+            made.close(other)
+
         for call in (
             lambda: buffer.fill(0, 1, self.stream),
             lambda: buffer.copy_to(target, self.stream),
@@ -238,8 +243,8 @@ class References(Case):
             lambda: event.record(self.stream),
             lambda: self.stream.wait_event(event),
             lambda: self.stream.wait_stream(other),
-            lambda: buffer.set_deallocation_stream(other),
-            lambda: self.pool.allocate(64, self.stream).close(other),
+            lambda: (other.wait_stream(self.stream), buffer.set_deallocation_stream(other)),
+            lambda: close_after(self.pool.allocate(64, self.stream)),
             lambda: GCuda.Stream.new_for_device(self.device),
         ):
             self.check(call, *watched)

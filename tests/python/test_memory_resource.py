@@ -146,7 +146,10 @@ class Scripted(Case):
         resource = Watching(self.pool)
         for close in (lambda buffer: buffer.close(), lambda buffer: buffer.close(other),
                       lambda buffer: buffer.set_deallocation_stream(other)):
-            close(resource.allocate(64, self.stream))
+            buffer = resource.allocate(64, self.stream)
+            other.wait_stream(self.stream)
+            close(buffer)
+            del buffer
             GCuda.reclaim(None)
         self.assertEqual(handles, [self.stream.get_handle(), other.get_handle(), other.get_handle()])
 

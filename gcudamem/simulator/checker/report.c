@@ -88,31 +88,96 @@ own_base (void)
   return base;
 }
 
-/* Python's own crash handler writes the calling thread's stack without its lock, which is not to be had here. */
-static char *
-script_stack (void)
+/* Python's own crash handler writes the calling thread's stack without the
+ * interpreter's lock, which is not to be had here. The stack has to be there:
+ * threads may go on while the interpreter ends, and so that says when it does. */
+static struct
 {
-  static gboolean looked;
-  static gpointer (*this_thread) (void);
-  static void (*dump) (int fd, gpointer thread);
+  gint ready, readers; /* atomic */
+  gpointer (*this_thread) (void);
+  void (*dump) (int fd, gpointer thread);
+} python;
+
+static gpointer
+python_ends (gpointer self, gpointer arguments)
+{
+  gpointer none = dlsym (RTLD_DEFAULT, "_Py_NoneStruct");
+  void (*keep) (gpointer object);
+
+  (void) self;
+  (void) arguments;
+  g_atomic_int_set (&python.ready, FALSE);
+  while (g_atomic_int_get (&python.readers) > 0)
+    g_usleep (50);
+  *(void **) &keep = dlsym (RTLD_DEFAULT, "Py_IncRef");
+  keep (none);
+  return none;
+}
+
+/* In Python's main thread. */
+static int
+python_begins (gpointer data)
+{
+  static struct
+  {
+    const char *name;
+    gpointer (*function) (gpointer self, gpointer arguments);
+    int flags;
+    const char *documentation;
+  } method = { "no_more_stacks", python_ends, 4 /* METH_NOARGS */, NULL };
+  gpointer (*import) (const char *name), (*make) (gpointer method, gpointer self, gpointer module);
+  gpointer (*call) (gpointer object, const char *method, const char *format, ...);
+  void (*drop) (gpointer object), (*clear) (void);
+  gpointer module, function, result;
+
+  (void) data;
+  *(void **) &import = dlsym (RTLD_DEFAULT, "PyImport_ImportModule");
+  *(void **) &make = dlsym (RTLD_DEFAULT, "PyCFunction_NewEx");
+  *(void **) &call = dlsym (RTLD_DEFAULT, "PyObject_CallMethod");
+  *(void **) &drop = dlsym (RTLD_DEFAULT, "Py_DecRef");
+  *(void **) &clear = dlsym (RTLD_DEFAULT, "PyErr_Clear");
+  if (import == NULL || make == NULL || call == NULL || drop == NULL || clear == NULL)
+    return 0;
+  module = import ("atexit");
+  function = make (&method, NULL, NULL);
+  result = module != NULL && function != NULL ? call (module, "register", "O", function) : NULL;
+  if (result != NULL)
+    g_atomic_int_set (&python.ready, TRUE);
+  else
+    clear ();
+  drop (module);
+  drop (function);
+  drop (result);
+  return 0;
+}
+
+static void
+python_init (void)
+{
+  int (*later) (int (*function) (gpointer data), gpointer data);
+
+  *(void **) &python.dump = dlsym (RTLD_DEFAULT, "_Py_DumpTraceback");
+  *(void **) &python.this_thread = dlsym (RTLD_DEFAULT, "PyGILState_GetThisThreadState");
+  *(void **) &later = dlsym (RTLD_DEFAULT, "Py_AddPendingCall");
+  if (python.dump != NULL && python.this_thread != NULL && later != NULL)
+    later (python_begins, NULL);
+}
+
+static char *
+python_read (void)
+{
   static __thread int fd = -1;
-  gpointer thread;
+  gpointer thread = python.this_thread ();
   off_t size;
   char *text;
 
-  if (!looked)
-    {
-      *(void **) &dump = dlsym (RTLD_DEFAULT, "_Py_DumpTraceback");
-      *(void **) &this_thread = dlsym (RTLD_DEFAULT, "PyGILState_GetThisThreadState");
-      looked = TRUE;
-    }
-  if (dump == NULL || this_thread == NULL || (thread = this_thread ()) == NULL)
+  if (thread == NULL)
     return NULL;
   if (fd < 0)
     fd = memfd_create ("stack", MFD_CLOEXEC);
   if (fd < 0 || ftruncate (fd, 0) != 0 || lseek (fd, 0, SEEK_SET) != 0)
     return NULL;
-  dump (fd, thread);
+  python.dump (fd, thread);
   size = lseek (fd, 0, SEEK_CUR);
   if (size <= 0)
     return NULL;
@@ -120,6 +185,84 @@ script_stack (void)
   if (pread (fd, text, (gsize) size, 0) != size)
     g_clear_pointer (&text, g_free);
   return text;
+}
+
+static char *
+python_stack (void)
+{
+  char *text = NULL;
+
+  g_atomic_int_inc (&python.readers);
+  if (g_atomic_int_get (&python.ready))
+    text = python_read ();
+  g_atomic_int_add (&python.readers, -1);
+  return text;
+}
+
+/* Whether a script called the library, and not its garbage collector, which has no stack to show. */
+static gboolean
+called_by_script (void)
+{
+  for (guint i = 0; i < captured.n; i++)
+    {
+      Dl_info info;
+
+      if (dladdr (captured.frames[i], &info) == 0 || info.dli_fname == NULL)
+        return FALSE;
+      if (info.dli_sname != NULL && strcmp (info.dli_sname, "ffi_call") == 0)
+        return TRUE;
+      if (strstr (info.dli_fname, "libgjs") != NULL || strstr (info.dli_fname, "libmozjs") != NULL)
+        return FALSE;
+    }
+  return FALSE;
+}
+
+/* GJS runs in the main thread. */
+static char *
+gjs_stack (void)
+{
+  static gboolean looked;
+  static gpointer (*current) (void);
+  static gpointer (*native) (gpointer context);
+  static void (*dump) (gpointer context, FILE * file);
+  char *text = NULL, *script = NULL;
+  gpointer context;
+  size_t size = 0;
+  FILE *file;
+
+  if (!looked)
+    {
+      *(void **) &current = dlsym (RTLD_DEFAULT, "gjs_context_get_current");
+      *(void **) &native = dlsym (RTLD_DEFAULT, "gjs_context_get_native_context");
+      *(void **) &dump = dlsym (RTLD_DEFAULT, "_ZN2js13DumpBacktraceEP9JSContextP8_IO_FILE");
+      looked = TRUE;
+    }
+  if (current == NULL || native == NULL || dump == NULL || gettid () != getpid () || !called_by_script () || (context = current ()) == NULL)
+    return NULL;
+  file = open_memstream (&text, &size);
+  if (file == NULL)
+    return NULL;
+  dump (native (context), file);
+  fclose (file);
+  if (text != NULL)
+    {
+      char **lines = g_strsplit (text, "\n", -1);
+      GString *found = g_string_new (NULL);
+
+      for (guint i = 0; lines[i] != NULL; i++)
+        {
+          char *end = strstr (lines[i], " (");
+          char *start = end != NULL ? strstr (lines[i], "://") : NULL;
+          char *colon = start != NULL && start < end ? g_strrstr_len (lines[i], end - lines[i], ":") : NULL;
+
+          if (colon != NULL && colon > start)
+            g_string_append_printf (found, "File \"%.*s\", line %.*s\n", (int) (colon - start - 3), start + 3, (int) (end - colon - 1), colon + 1);
+        }
+      g_strfreev (lines);
+      script = g_string_free (found, FALSE);
+    }
+  free (text);
+  return script;
 }
 
 /* Before the lock is taken. */
@@ -131,7 +274,9 @@ sim_check_capture_stack (void)
   if (report.native)
     captured.n = (guint) backtrace (captured.frames, G_N_ELEMENTS (captured.frames));
   if (report.script)
-    captured.script = script_stack ();
+    captured.script = python_stack ();
+  if (report.script && captured.script == NULL)
+    captured.script = gjs_stack ();
 }
 
 static guint
@@ -322,6 +467,8 @@ check_report_init (void)
   environment_choice ("GCUDASIM_CHECK_STACKS", stacks, &chosen);
   report.native = chosen < 2;
   report.script = chosen < 1;
+  if (report.script)
+    python_init ();
   report.stacks = g_hash_table_new (stack_hash, stack_equal);
   report.said = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
   path = g_getenv ("GCUDASIM_CHECK_SUPPRESSIONS");
@@ -356,8 +503,9 @@ write_all (int fd, const GString *text)
     }
 }
 
+/* Where a script tells it, the interpreter's own frames tell nothing: they are for the report file. */
 static GPtrArray *
-stack_lines (const CheckStack *stack)
+stack_lines (const CheckStack *stack, gboolean all)
 {
   GPtrArray *lines = g_ptr_array_new_with_free_func (g_free);
 
@@ -376,7 +524,7 @@ stack_lines (const CheckStack *stack)
         }
       g_strfreev (script);
     }
-  for (guint i = 0; i < stack->n; i++)
+  for (guint i = 0; i < stack->n && (all || stack->script == NULL); i++)
     {
       Dl_info info;
       const char *file, *slash;
@@ -418,7 +566,7 @@ verb (const CheckOp *op)
 static void
 say_op (GString *text, const CheckOp *op)
 {
-  GPtrArray *lines = stack_lines (op->stack);
+  GPtrArray *lines = stack_lines (op->stack, FALSE);
 
   g_string_append_printf (text, "  %s, %s, %s %" G_GUINT64_FORMAT " bytes at 0x%" G_GINT64_MODIFIER "x\n", op->function, op->where, verb (op), op->size, op->address);
   for (guint i = 0; i < lines->len; i++)
@@ -445,7 +593,7 @@ json_string (GString *text, const char *value)
 static void
 json_op (GString *text, const char *name, const CheckOp *op)
 {
-  GPtrArray *lines = stack_lines (op->stack);
+  GPtrArray *lines = stack_lines (op->stack, TRUE);
 
   g_string_append_printf (text, "\"%s\":{\"function\":", name);
   json_string (text, op->function);
@@ -560,7 +708,7 @@ check_report (CheckKind kind, CheckOp *first, CheckOp *second, CheckObject *obje
   g_string_append_c (text, '\n');
   if (kind == CHECK_KIND_DEALLOCATION_STREAM)
     {
-      GPtrArray *lines = stack_lines (object->replaced);
+      GPtrArray *lines = stack_lines (object->replaced, FALSE);
 
       g_string_append (text, "  its deallocation stream was set\n");
       for (guint i = 0; i < lines->len; i++)
