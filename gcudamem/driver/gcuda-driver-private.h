@@ -34,6 +34,15 @@ extern GCudaDriver _gcuda_driver;
 
 gboolean _gcuda_driver_has (GCudaDriverGroup group);
 
+/* What an ordering checker wants to know that no driver call tells; NULL where there is none. */
+typedef struct
+{
+  void (*declare_access) (CUstream stream, CUdeviceptr address, size_t size, int writes, const char *function);
+  void (*declare_deallocation_stream) (CUdeviceptr address);
+} GCudaChecker;
+
+extern GCudaChecker _gcuda_checker;
+
 /* Whether this process was forked from one that had initialised CUDA: no driver call, no lock, no wait. */
 extern gint _gcuda_driver_child;
 #define _gcuda_driver_forked() (G_UNLIKELY (g_atomic_int_get (&_gcuda_driver_child) != 0))

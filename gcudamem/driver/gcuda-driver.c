@@ -18,6 +18,7 @@ static GCudaDriverGroup groups;
 static int driver_version;
 static char *driver_path;
 static gboolean driver_simulated;
+GCudaChecker _gcuda_checker;
 
 /* Exit gate: closed by the exit handler; calls in the background that are under way are counted. */
 static gint gate_closed;
@@ -245,30 +246,33 @@ static const struct
 #undef FUNCTION
 };
 
-/* Which library to open. The environment is not asked in a program that runs with another user's rights. */
+/* Which library to open, and in @checked which driver that passes calls on to: the ordering checker is a part of the
+ * simulated driver. The environment is not asked in a program that runs with another user's rights. */
 static char *
-choose_library (gboolean *simulated)
+choose_library (char **checked)
 {
   const char *choice = secure_getenv ("GCUDA_DRIVER");
+  const char *path = secure_getenv ("GCUDASIM_LIBRARY");
 
-  *simulated = FALSE;
+  *checked = NULL;
   if (choice == NULL || *choice == '\0')
     return g_strdup ("libcuda.so.1");
-  if (g_str_equal (choice, "simulated"))
-    {
-      const char *path = secure_getenv ("GCUDASIM_LIBRARY");
-
-      *simulated = TRUE;
-      return g_strdup (path != NULL && *path != '\0' ? path : "libgcudasim.so");
-    }
-  return g_strdup (choice);
+  if (g_str_equal (choice, "checked"))
+    *checked = g_strdup ("libcuda.so.1");
+  else if (g_str_has_prefix (choice, "checked:"))
+    *checked = g_strdup (choice + strlen ("checked:"));
+  else if (!g_str_equal (choice, "simulated"))
+    return g_strdup (choice);
+  return g_strdup (path != NULL && *path != '\0' ? path : "libgcudasim.so");
 }
 
 static gboolean
 load (GError **error)
 {
   g_autofree char *library = NULL;
-  gboolean simulated;
+  g_autofree char *checked = NULL;
+  const char *(*pass_through) (const char *);
+  const char *problem;
   void *handle;
   GetProcAddressFunc get_proc_address;
   CUresult (*driver_get_version) (int *);
@@ -279,12 +283,20 @@ load (GError **error)
   static gboolean guarded = FALSE;
   int version = 0;
 
-  library = choose_library (&simulated);
+  library = choose_library (&checked);
   /* Never closed again: the driver's threads and exit handlers would go on without their code. */
   handle = dlopen (library, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (handle == NULL)
     return _gcuda_fail (error, GCUDA_ERROR_DRIVER_NOT_FOUND,
                         "the CUDA driver could not be loaded: %s; install the NVIDIA driver, or set GCUDA_DRIVER=simulated to run on the simulated one", dlerror ());
+
+  if (checked != NULL)
+    {
+      pass_through = (const char *(*) (const char *) ) dlsym (handle, "gcudasim_pass_through");
+      problem = pass_through != NULL ? pass_through (checked) : "it has no checker";
+      if (problem != NULL)
+        return _gcuda_fail (error, GCUDA_ERROR_DRIVER_NOT_FOUND, "%s can't check the driver %s: %s", library, checked, problem);
+    }
 
   init = (CUresult (*) (unsigned int)) dlsym (handle, "cuInit");
   driver_get_version = (CUresult (*) (int *)) dlsym (handle, "cuDriverGetVersion");
@@ -358,7 +370,13 @@ load (GError **error)
   _gcuda_driver = table;
   groups = found;
   driver_version = version;
-  driver_simulated = simulated || dlsym (handle, "gcudasim_fail") != NULL;
+  {
+    int (*is_simulating) (void) = (int (*) (void)) dlsym (handle, "gcudasim_is_simulating");
+
+    driver_simulated = is_simulating != NULL && is_simulating ();
+  }
+  *(void **) &_gcuda_checker.declare_access = dlsym (handle, "gcudasim_declare_access");
+  *(void **) &_gcuda_checker.declare_deallocation_stream = dlsym (handle, "gcudasim_declare_deallocation_stream");
   {
     Dl_info info;
 

@@ -360,6 +360,8 @@ gcuda_buffer_set_deallocation_stream (GCudaBuffer *self,
   /* Whatever became of the stream's context: a release finds out. */
   box = _gcuda_stream_hold_unchecked (stream, what, error);
   success = box != NULL && _gcuda_allocation_set_stream (allocation, box, error);
+  if (G_UNLIKELY (_gcuda_checker.declare_deallocation_stream != NULL) && success)
+    _gcuda_checker.declare_deallocation_stream (_gcuda_allocation_get_address (allocation));
   if (box != NULL && !success)
     _gcuda_stream_box_unuse (box);
   _gcuda_allocation_unhold (allocation);
@@ -1369,4 +1371,62 @@ gcuda_buffer_download (GCudaBuffer *self,
   if (!gcuda_buffer_download_into (self, offset, data, data != NULL ? size : 0, stream, error))
     return NULL;
   return g_bytes_new_take (g_steal_pointer (&data), size);
+}
+
+/**
+ * gcuda_stream_declare_access:
+ * @self: the stream that the work was queued on
+ * @buffer: a buffer that the work touches
+ * @offset: the first byte
+ * @size: how many bytes
+ * @access: what the work does to them
+ * @error: return location for an error, or %NULL
+ *
+ * Tells the ordering checker what a kernel, or other work that this library did not queue, does to memory. Call it right
+ * after the work was queued, once for each buffer. The simulated driver runs no kernels: there this stands for the kernel.
+ * While the stream is being captured, it belongs to the node that was captured last.
+ *
+ * On a driver that nothing checks this does nothing, arguments included, and costs nothing. See
+ * [the guide](testing-without-a-gpu.html). Any thread.
+ *
+ * Errors: `INVALID_ARGUMENT` for no stream or buffer, a part that does not lie in the buffer, or no access; `CLOSED`;
+ * `FORKED`.
+ *
+ * Returns: %TRUE, or %FALSE with @error set
+ *
+ * Since: 0.1
+ */
+gboolean
+gcuda_stream_declare_access (GCudaStream *self,
+                             GCudaBuffer *buffer,
+                             guint64 offset,
+                             guint64 size,
+                             GCudaAccessFlags access,
+                             GError **error)
+{
+  static const char what[] = "declaring an access";
+  GCudaAllocation *allocation;
+  GCudaStreamCall call;
+  gboolean success = FALSE;
+
+  if (_gcuda_checker.declare_access == NULL)
+    return TRUE;
+  g_return_val_if_fail (GCUDA_IS_STREAM (self), FALSE);
+  if (!GCUDA_IS_BUFFER (buffer))
+    return _gcuda_fail (error, GCUDA_ERROR_INVALID_ARGUMENT, "%s: no buffer was given", what);
+  if (access == GCUDA_ACCESS_FLAGS_NONE || (access & ~(GCUDA_ACCESS_FLAGS_READ | GCUDA_ACCESS_FLAGS_WRITE)) != 0)
+    return _gcuda_fail (error, GCUDA_ERROR_INVALID_ARGUMENT, "%s: 0x%x is neither read nor write", what, (guint) access);
+
+  allocation = _gcuda_buffer_hold (buffer, what, error);
+  if (allocation == NULL)
+    return FALSE;
+  if (check_range (buffer, offset, size, what, error) && _gcuda_stream_call_begin (&call, self, what, error))
+    {
+      if (size > 0)
+        _gcuda_checker.declare_access (call.handle, gcuda_buffer_get_address (buffer) + offset, size,
+                                       (access & GCUDA_ACCESS_FLAGS_WRITE) != 0, "a declared access");
+      success = _gcuda_stream_call_end (&call, CUDA_SUCCESS, what, error);
+    }
+  _gcuda_allocation_unhold (allocation);
+  return success;
 }

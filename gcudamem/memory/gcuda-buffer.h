@@ -5,6 +5,23 @@
 
 G_BEGIN_DECLS
 
+/**
+ * GCudaAccessFlags:
+ * @GCUDA_ACCESS_FLAGS_NONE: nothing
+ * @GCUDA_ACCESS_FLAGS_READ: the memory is read
+ * @GCUDA_ACCESS_FLAGS_WRITE: the memory is written
+ *
+ * What work does to memory.
+ *
+ * Since: 0.1
+ */
+typedef enum /*< flags >*/
+{
+  GCUDA_ACCESS_FLAGS_NONE = 0,
+  GCUDA_ACCESS_FLAGS_READ = 1 << 0,
+  GCUDA_ACCESS_FLAGS_WRITE = 1 << 1,
+} GCudaAccessFlags;
+
 #define GCUDA_TYPE_BUFFER (gcuda_buffer_get_type ())
 
 GCUDA_AVAILABLE_IN_0_1
@@ -146,5 +163,13 @@ gboolean gcuda_buffer_download_into (GCudaBuffer *self,
                                      gsize length,
                                      GCudaStream *stream,
                                      GError **error);
+
+GCUDA_AVAILABLE_IN_0_1
+gboolean gcuda_stream_declare_access (GCudaStream *self,
+                                      GCudaBuffer *buffer,
+                                      guint64 offset,
+                                      guint64 size,
+                                      GCudaAccessFlags access,
+                                      GError **error);
 
 G_END_DECLS

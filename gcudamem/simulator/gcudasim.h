@@ -26,6 +26,8 @@
  *   GCUDASIM_CHECK_STACKS    call sites: all, native (not of scripts) or none (all)
  *   GCUDASIM_CHECK_THREADS   ordered: what one thread knows when it makes a call, all know that call later;
  *                            independent: each knows only what it waited for itself, or was told (ordered)
+ *   GCUDASIM_PASS_THROUGH    a real driver: it gets all calls, which are not simulated but checked,
+ *                            logged and made to fail as asked for here
  *   CUDA_VISIBLE_DEVICES     as with the real driver
  *
  * A line of the log, fields separated by one space:
@@ -46,6 +48,12 @@
 extern "C"
 {
 #endif
+
+  /* The same as GCUDASIM_PASS_THROUGH, before cuInit(). NULL, or what is wrong with PATH. */
+  const char *gcudasim_pass_through (const char *path);
+
+  /* Whether calls are simulated, and not passed on. */
+  int gcudasim_is_simulating (void);
 
   /* What is alive in this process. */
   typedef struct

@@ -291,9 +291,37 @@ read_driver_version (void)
   done = TRUE;
 }
 
-SIM_ENTRY (cuInit, SIM_ANYTIME | SIM_CALLBACK, (unsigned int, Flags))
+static void
+at_exit_passing (void)
+{
+  if (!g_atomic_int_get (&sim.forked))
+    sim_check_exit ();
+}
+
+/* Calls go to another driver. */
+static CUresult
+init_passing (unsigned int flags)
+{
+  static gint done;
+  CUresult (*real) (unsigned int flags);
+
+  *(void **) &real = sim_real_function ("cuInit");
+  if (g_atomic_int_compare_and_exchange (&done, FALSE, TRUE))
+    {
+      sim_entry_init ();
+      sim_check_init ();
+      pthread_atfork (NULL, NULL, in_child);
+      atexit (at_exit_passing);
+    }
+  return real (flags);
+}
+
+SIM_ENTRY (cuInit, SIM_ANYTIME | SIM_CALLBACK | SIM_OWN, (unsigned int, Flags))
 {
   static gboolean done;
+
+  if (sim_passing ())
+    return init_passing (Flags);
 
   if (Flags != 0)
     return CUDA_ERROR_INVALID_VALUE;

@@ -12,6 +12,8 @@ get_proc_address (const char *symbol, void **pfn, int version, cuuint64_t flags,
   const SimProc *best = NULL;
   gboolean known = FALSE;
 
+  if (sim_passing ())
+    return sim_pass_get_proc_address (symbol, pfn, version, flags, status);
   /* The real driver takes a negative version for the newest. */
   if (symbol == NULL || pfn == NULL || flags > 3 || version >= 99000)
     return CUDA_ERROR_INVALID_VALUE;
@@ -40,13 +42,13 @@ get_proc_address (const char *symbol, void **pfn, int version, cuuint64_t flags,
   return CUDA_SUCCESS;
 }
 
-SIM_ENTRY (cuGetProcAddress_v2, SIM_ANYTIME | SIM_CALLBACK, (const char *, symbol), (void **, pfn), (int, cudaVersion), (cuuint64_t, flags), (CUdriverProcAddressQueryResult *, symbolStatus))
+SIM_ENTRY (cuGetProcAddress_v2, SIM_ANYTIME | SIM_CALLBACK | SIM_OWN, (const char *, symbol), (void **, pfn), (int, cudaVersion), (cuuint64_t, flags), (CUdriverProcAddressQueryResult *, symbolStatus))
 {
   return get_proc_address (symbol, pfn, cudaVersion, flags, symbolStatus);
 }
 
 /* The first form has no status: what is not there is NOT_FOUND. */
-SIM_ENTRY (cuGetProcAddress, SIM_ANYTIME | SIM_CALLBACK, (const char *, symbol), (void **, pfn), (int, cudaVersion), (cuuint64_t, flags))
+SIM_ENTRY (cuGetProcAddress, SIM_ANYTIME | SIM_CALLBACK | SIM_OWN, (const char *, symbol), (void **, pfn), (int, cudaVersion), (cuuint64_t, flags))
 {
   CUdriverProcAddressQueryResult status;
   CUresult result = get_proc_address (symbol, pfn, cudaVersion, flags, &status);

@@ -51,7 +51,14 @@ enum
   SIM_CALLBACK = 1 << 1, /* allowed in a host function */
   SIM_UNSAFE = 1 << 2,   /* refused during other threads' global captures */
   SIM_PURE = 1 << 3,     /* needs no state: allowed after a fork and at the end, too */
+  SIM_OWN = 1 << 4,      /* is not passed on to another driver */
 };
+
+/* What is found out once about a symbol. */
+typedef struct
+{
+  gint rule; /* of the ordering checker: index + 1; 0: not looked up, -1: none */
+} SimSymbol;
 
 /* How far each timeline is known to another, by slot. */
 typedef struct
@@ -72,6 +79,7 @@ typedef struct
   gboolean marked;     /* after the driver's teardown, or in a forked child */
   CUcontext context;   /* current at the call */
   const SimRule *rule; /* of the ordering checker */
+  gpointer real;       /* the function of the driver that calls are passed on to */
   CheckClock waits_for;
   GString *text;
   GString *out;
@@ -133,8 +141,7 @@ typedef enum
                                    default                              \
                                  : sizeof (x) == 8 ? SIM_KIND_POINTER : SIM_KIND_UINT)
 
-/* CHECK is remembered for the symbol, and begins with 0. */
-CUresult sim_call_begin (SimCall *call, const char *symbol, guint flags, gboolean per_thread, gint *check);
+CUresult sim_call_begin (SimCall *call, const char *symbol, guint flags, gboolean per_thread, SimSymbol *about);
 CUresult sim_call_end (SimCall *call, CUresult result);
 void sim_call_arg (SimCall *call, CUresult result, const char *name, SimArgKind kind, const void *value, gsize size);
 CUresult sim_not_simulated (const char *symbol);
@@ -164,16 +171,27 @@ CUresult sim_not_simulated (const char *symbol);
 #define SIM_ADDRESS(type, name) (void *) &name
 #define SIM_LOG_ARG(type, name) sim_call_arg (&call, result, #name, SIM_ARG_KIND (name), &name, sizeof name);
 
+#define SIM_PASS_ON(symbol, ...)                               \
+  G_STMT_START                                                 \
+  {                                                            \
+    sim_check_pause (&call, TRUE);                             \
+    result = ((__typeof__ (&symbol)) call.real) (__VA_ARGS__); \
+    sim_check_pause (&call, FALSE);                            \
+  }                                                            \
+  G_STMT_END
+
 #define SIM_FORM(symbol, body, flags, per_thread, ...)                              \
   SIM_EXPORT CUresult CUDAAPI symbol (SIM_EACH (SIM_PARAM, SIM_COMMA, __VA_ARGS__)) \
   {                                                                                 \
-    static gint check;                                                              \
+    static SimSymbol about;                                                         \
     SimCall call;                                                                   \
-    CUresult result = sim_call_begin (&call, #symbol, flags, per_thread, &check);   \
+    CUresult result = sim_call_begin (&call, #symbol, flags, per_thread, &about);   \
     void *args[] = { SIM_EACH (SIM_ADDRESS, SIM_COMMA, __VA_ARGS__) };              \
     if (result == CUDA_SUCCESS && call.rule != NULL)                                \
       sim_check_before (&call, args);                                               \
-    if (result == CUDA_SUCCESS)                                                     \
+    if (G_UNLIKELY (call.real != NULL) && result == CUDA_SUCCESS)                   \
+      SIM_PASS_ON (symbol, SIM_EACH (SIM_PASS, SIM_COMMA, __VA_ARGS__));            \
+    else if (result == CUDA_SUCCESS)                                                \
       result = body (SIM_EACH (SIM_PASS, SIM_COMMA, __VA_ARGS__));                  \
     if (G_UNLIKELY (call.log))                                                      \
       {                                                                             \
@@ -202,12 +220,14 @@ CUresult sim_not_simulated (const char *symbol);
   static CUresult sim_do_##symbol (void);                                    \
   SIM_EXPORT CUresult CUDAAPI symbol (void)                                  \
   {                                                                          \
-    static gint check;                                                       \
+    static SimSymbol about;                                                  \
     SimCall call;                                                            \
-    CUresult result = sim_call_begin (&call, #symbol, flags, FALSE, &check); \
+    CUresult result = sim_call_begin (&call, #symbol, flags, FALSE, &about); \
     if (result == CUDA_SUCCESS && call.rule != NULL)                         \
       sim_check_before (&call, NULL);                                        \
-    if (result == CUDA_SUCCESS)                                              \
+    if (G_UNLIKELY (call.real != NULL) && result == CUDA_SUCCESS)            \
+      SIM_PASS_ON (symbol);                                                  \
+    else if (result == CUDA_SUCCESS)                                         \
       result = sim_do_##symbol ();                                           \
     if (call.rule != NULL)                                                   \
       sim_check_after (&call, NULL, result);                                 \
@@ -547,12 +567,19 @@ void sim_scheduler_start (void);
 void sim_scheduler_stop (void);
 void sim_destructor_call (CUhostFn function, void *data);
 
+/* ---- pass.c ---- */
+
+gboolean sim_passing (void);
+gpointer sim_real_function (const char *symbol);
+CUresult sim_pass_get_proc_address (const char *symbol, void **function, int version, cuuint64_t flags, CUdriverProcAddressQueryResult *status);
+
 /* ---- checker/ ---- */
 
 void sim_check_init (void);
 void sim_check_exit (void);
 void sim_check_thread_ended (guint64 thread);
 const SimRule *sim_check_rule (const char *symbol, gint *index);
+void sim_check_pause (SimCall *call, gboolean pause);
 void sim_check_capture_stack (void);
 void sim_check_before (SimCall *call, void **args);
 void sim_check_after (SimCall *call, void **args, CUresult result);

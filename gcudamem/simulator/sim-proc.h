@@ -6,7 +6,10 @@ typedef struct
 {
   const char *name;
   int version;
+  const char *symbol;
   void *function;
+  void *stub;  /* the same, if there is no more */
+  void **jump; /* where that jumps to */
   int per_thread;
 } SimProc;
 

@@ -34,7 +34,9 @@ open_driver (void)
 gboolean
 gcuda_test_is_simulated (void)
 {
-  return dlsym (open_driver (), "gcudasim_fail") != NULL;
+  int (*is_simulating) (void) = (int (*) (void)) dlsym (open_driver (), "gcudasim_is_simulating");
+
+  return is_simulating != NULL && is_simulating ();
 }
 
 gpointer

@@ -33,8 +33,7 @@ static GHashTable *primaries;      /* device + 1: CUcontext */
 gpointer
 check_driver_function (const char *name, gpointer simulated)
 {
-  (void) name;
-  return simulated;
+  return sim_passing () ? sim_real_function (name) : simulated;
 }
 
 /* ---- helpers ---- */
@@ -338,42 +337,78 @@ after_event_destroy (Call *c, void **args)
 
 /* ---- functions of the program ---- */
 
-typedef struct
+typedef struct _HostCall HostCall;
+
+struct _HostCall
 {
   CUhostFn function;
   CUstreamCallback callback;
   void *data;
   CheckClock clock;
-} HostCall;
+  HostCall *next;
+};
 
-/* It runs after the stream's work, and what it tells the program's threads is true from then on. */
+/* It runs after the stream's work, and what it tells the program's threads is
+ * true from then on. Never waits for the lock: who holds that may be in a call
+ * that waits for this function. */
+static HostCall *learnt; /* atomic */
+
 static void
 host_call_learn (HostCall *host)
 {
-  pthread_mutex_lock (&sim.lock);
-  check_host_learn (&host->clock);
-  pthread_mutex_unlock (&sim.lock);
-  check_clock_clear (&host->clock);
+  HostCall *first;
+
+  do
+    {
+      first = g_atomic_pointer_get (&learnt);
+      host->next = first;
+    }
+  while (!g_atomic_pointer_compare_and_exchange (&learnt, first, host));
+}
+
+/* With the lock. */
+static void
+learn (void)
+{
+  HostCall *host = g_atomic_pointer_get (&learnt);
+
+  if (host == NULL)
+    return;
+  while (!g_atomic_pointer_compare_and_exchange (&learnt, host, NULL))
+    host = g_atomic_pointer_get (&learnt);
+  while (host != NULL)
+    {
+      HostCall *next = host->next;
+
+      /* Independent threads hear of it by what it does, which is not seen. */
+      if (!sim.check_threads)
+        check_host_learn (&host->clock);
+      check_clock_clear (&host->clock);
+      g_free (host);
+      host = next;
+    }
 }
 
 static void CUDA_CB
 host_call_run (void *data)
 {
   HostCall *host = data;
+  CUhostFn function = host->function;
+  void *theirs = host->data;
 
   host_call_learn (host);
-  host->function (host->data);
-  g_free (host);
+  function (theirs);
 }
 
 static void CUDA_CB
 host_call_callback (CUstream stream, CUresult status, void *data)
 {
   HostCall *host = data;
+  CUstreamCallback callback = host->callback;
+  void *theirs = host->data;
 
   host_call_learn (host);
-  host->callback (stream, status, host->data);
-  g_free (host);
+  callback (stream, status, theirs);
 }
 
 static HostCall *
@@ -935,12 +970,25 @@ sim_check_rule (const char *symbol, gint *index)
   return found > 0 ? &rules[found - 1] : NULL;
 }
 
+/* Around a call of another driver's: what waits there must not keep others waiting here. */
+void
+sim_check_pause (SimCall *call, gboolean pause)
+{
+  if (!call->entered || call->rule == NULL || call->rule->before == NULL || call->rule->before == before_host_function || call->rule->before == before_callback)
+    return;
+  if (pause)
+    pthread_mutex_unlock (&sim.lock);
+  else
+    pthread_mutex_lock (&sim.lock);
+}
+
 static Call
 begin (SimCall *call, CUresult result)
 {
   Call c = { call, call->rule->function, call->thread, call->context, result };
 
   call->thread->nested++;
+  learn ();
   return c;
 }
 
@@ -983,6 +1031,7 @@ declare_begin (Call *c, const char *function)
   sim_check_capture_stack ();
   pthread_mutex_lock (&sim.lock);
   c->thread->nested++;
+  learn ();
   c->current = NULL;
   CHECK_DRIVER (cuCtxGetCurrent, &c->current);
   return TRUE;
