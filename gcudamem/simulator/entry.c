@@ -160,6 +160,7 @@ pass_begin (SimCall *call, gboolean per_thread, SimSymbol *about)
 
   pthread_mutex_lock (&sim.lock);
   call->entered = TRUE;
+  call->thread->locked = TRUE;
   call->log = entry.fd >= 0 || entry.memory != NULL;
   call->thread->per_thread = per_thread;
   *(void **) &current = sim_real_function ("cuCtxGetCurrent");
@@ -210,6 +211,7 @@ sim_call_begin (SimCall *call, const char *symbol, guint flags, gboolean per_thr
 
   pthread_mutex_lock (&sim.lock);
   call->entered = TRUE;
+  call->thread->locked = TRUE;
   call->log = entry.fd >= 0 || entry.memory != NULL;
   call->context = sim_current_handle (call->thread);
   ++*count_of (symbol);
@@ -388,6 +390,7 @@ sim_call_end (SimCall *call, CUresult result)
   if (call->entered)
     {
       call->thread->per_thread = FALSE;
+      call->thread->locked = FALSE;
       pthread_mutex_unlock (&sim.lock);
     }
   return result;

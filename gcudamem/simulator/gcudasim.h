@@ -24,6 +24,8 @@
  *   GCUDASIM_CHECK_FILE      file that reports are appended to, a JSON object a line
  *   GCUDASIM_CHECK_SUPPRESSIONS  file of lines KIND FUNCTION FUNCTION # REASON, with * for any
  *   GCUDASIM_CHECK_STACKS    call sites: all, native (not of scripts) or none (all)
+ *   GCUDASIM_CHECK_HOST      on, off: find what the program itself does to pinned and managed memory,
+ *                            by the protection of its pages (on)
  *   GCUDASIM_CHECK_THREADS   ordered: what one thread knows when it makes a call, all know that call later;
  *                            independent: each knows only what it waited for itself, or was told (ordered)
  *   GCUDASIM_PASS_THROUGH    a real driver: it gets all calls, which are not simulated but checked,

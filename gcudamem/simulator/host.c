@@ -32,7 +32,8 @@ host_alloc (void **pp, gsize size, unsigned int flags)
     }
   if (heap == NULL)
     heap = sim_heap_new (NULL, SIM_MIB (2), FALSE, NULL);
-  SIM_TRY (sim_heap_alloc (heap, size, NULL, &block));
+  /* Pages of its own, where what the program does to them is looked at. */
+  SIM_TRY (sim_heap_alloc (heap, sim.check_host ? SIM_ALIGN_UP (size, 4096) : size, NULL, &block));
   allocation = sim_allocation_new (SIM_ALLOCATION_PINNED, block->base, size, context->device);
   allocation->block = block;
   allocation->context = context;

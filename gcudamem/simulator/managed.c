@@ -37,7 +37,7 @@ SIM_ENTRY (cuMemAllocManaged, SIM_UNSAFE, (CUdeviceptr *, dptr), (size_t, bytesi
     return CUDA_ERROR_NOT_SUPPORTED;
   if (heap == NULL)
     heap = sim_heap_new (NULL, SIM_MIB (2), FALSE, NULL);
-  SIM_TRY (sim_heap_alloc (heap, bytesize, NULL, &block));
+  SIM_TRY (sim_heap_alloc (heap, sim.check_host ? SIM_ALIGN_UP (bytesize, 4096) : bytesize, NULL, &block));
   allocation = sim_allocation_new (SIM_ALLOCATION_MANAGED, block->base, bytesize, context->device);
   allocation->block = block;
   allocation->context = context;

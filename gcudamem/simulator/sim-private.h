@@ -310,6 +310,7 @@ typedef struct
   gboolean checking;      /* there is an ordering checker */
   gboolean check_aborts;  /* at its first report */
   gboolean check_threads; /* each with its own order */
+  gboolean check_host;    /* by the protection of pages */
 
   guint64 next_id; /* of contexts, streams, captures, operations: never reused */
   GPtrArray *pools;
@@ -333,6 +334,7 @@ struct _SimThread
   gboolean driver_thread; /* runs host functions and destructors */
   gboolean per_thread;    /* within a call of a per-thread default stream form */
   const char *function;   /* being called */
+  gboolean locked;        /* within a call, with the lock */
   guint nested;           /* the checker asks the driver something */
 };
 
@@ -577,6 +579,7 @@ CUresult sim_pass_get_proc_address (const char *symbol, void **function, int ver
 
 void sim_check_init (void);
 void sim_check_exit (void);
+void sim_check_guards (gboolean on);
 void sim_check_thread_ended (guint64 thread);
 const SimRule *sim_check_rule (const char *symbol, gint *index);
 void sim_check_pause (SimCall *call, gboolean pause);

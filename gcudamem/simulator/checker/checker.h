@@ -10,6 +10,7 @@
  *   graph.c     what a graph does each time that it is launched
  *   rules.c     what each driver call means
  *   share.c     memory and events that several processes use
+ *   guard.c     host memory, which the program touches without a call
  *   report.c    operations with their call sites, reports, suppressions
  *
  * All of it runs with the lock of the simulator held. */
@@ -30,6 +31,7 @@ typedef struct _CheckStream CheckStream;
 
 void check_clock_clear (CheckClock *clock);
 void check_clock_join (CheckClock *clock, const CheckClock *other);
+void check_clock_raise (CheckClock *clock, guint slot, guint64 epoch);
 void check_clock_copy (CheckClock *clock, const CheckClock *other);
 
 static inline gboolean
@@ -191,6 +193,10 @@ void check_map (guint64 address, guint64 size, CheckObject *object, guint64 offs
 void check_unmap (guint64 address, guint64 size);
 CheckObject *check_lookup (guint64 address, guint64 *offset, guint64 *length);
 
+gboolean check_is_freed (guint64 address);
+/* Other processes may use it from now on. */
+void check_object_share (CheckObject *object, CheckShared *shared);
+
 /* OP, for which CLOCK is what it is ordered after, touches these bytes. */
 void check_access (CheckOp *op, const CheckClock *clock, guint64 address, guint64 size, gsize pitch, gsize rows);
 /* The same for memory that ends to be there; the addresses stay mapped. */
@@ -198,8 +204,19 @@ void check_free (CheckOp *op, const CheckClock *clock, guint64 address);
 void check_unmapping (CheckOp *op, const CheckClock *clock, guint64 address, guint64 size);
 void check_memory_init (void);
 
+/* ---- guard.c ---- */
+
+void check_guard_add (const CheckObject *object, guint64 base, guint64 address, guint64 size, const CheckOp *op);
+void check_guard_learnt (void);
+void check_guard_drop (guint64 address, guint64 size);
+
 /* ---- share.c ---- */
 
+/* What KEY names to all processes; made by who exports it. NULL: there is none. */
+CheckShared *check_shared_get (const char *kind, gconstpointer key, gsize size, gboolean make);
+void check_shared_unref (CheckShared *shared);
+void check_shared_publish (CheckShared *shared, const CheckOp *op, guint64 offset, guint64 size);
+void check_shared_learnt (void);
 void check_shared_access (CheckObject *object, guint64 offset, guint64 size, CheckOp *op, const CheckClock *clock);
 void check_shared_event_recorded (CheckEvent *event);
 /* CLOCK learns what the latest record of the event comes after. */

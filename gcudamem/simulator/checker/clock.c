@@ -54,6 +54,13 @@ check_clock_join (CheckClock *clock, const CheckClock *other)
 }
 
 void
+check_clock_raise (CheckClock *clock, guint slot, guint64 epoch)
+{
+  clock_grow (clock, slot + 1);
+  clock->epochs[slot] = MAX (clock->epochs[slot], epoch);
+}
+
+void
 check_clock_copy (CheckClock *clock, const CheckClock *other)
 {
   clock_grow (clock, other->n);
@@ -154,6 +161,8 @@ check_host_learn (const CheckClock *clock)
 
   check_clock_join (&host->clock, clock);
   host->version++;
+  check_shared_learnt ();
+  check_guard_learnt ();
 }
 
 /* ---- streams ---- */
@@ -381,7 +390,7 @@ check_stream_end (CUstream handle)
     g_hash_table_remove (streams, handle);
 }
 
-/* The per-thread stream of a thread that ended still orders the legacy one, which takes it over. */
+/* Of a thread that ended: the legacy stream comes after its work still, but nothing else does. */
 void
 check_thread_end (guint64 thread)
 {
@@ -390,12 +399,9 @@ check_thread_end (guint64 thread)
       CheckStream *stream = g_ptr_array_index (defaults, i - 1);
 
       if (stream->kind == SIM_STREAM_PER_THREAD && stream->thread == thread)
-        {
-          SimThread nobody = { 0 };
-
-          check_clock_join (&default_stream (&nobody, stream->context, SIM_STREAM_LEGACY)->clock, &stream->clock);
-          g_ptr_array_remove_fast (defaults, stream);
-        }
+        stream->ended = TRUE;
+      if (stream->ended && check_is_old (stream->slot, g_array_index (slots, Slot, stream->slot).last))
+        g_ptr_array_remove_index_fast (defaults, i - 1);
     }
 }
 
@@ -428,6 +434,7 @@ event_free (gpointer data)
   CheckEvent *event = data;
 
   check_clock_clear (&event->clock);
+  g_clear_pointer (&event->shared, check_shared_unref);
   g_free (event);
 }
 

@@ -100,6 +100,7 @@ check_object_unref (CheckObject *object)
   g_array_unref (object->segments);
   g_clear_pointer (&object->made, check_op_unref);
   g_clear_pointer (&object->replaced, check_stack_unref);
+  g_clear_pointer (&object->shared, check_shared_unref);
   g_free (object);
 }
 
@@ -197,6 +198,8 @@ kind_of (const CheckOp *first, const CheckOp *second, const CheckObject *object)
     return object->replaced != NULL ? CHECK_KIND_DEALLOCATION_STREAM : CHECK_KIND_FREE_BEFORE_LAST_USE;
   if (first->what == CHECK_ALLOCATION)
     return CHECK_KIND_USE_BEFORE_ALLOCATION;
+  if (second->host && second->what == CHECK_WRITE && first->what == CHECK_READ)
+    return CHECK_KIND_UPLOAD_CHANGED;
   if (first->host || second->host)
     return CHECK_KIND_HOST_ACCESS;
   return first->what == CHECK_WRITE && second->what == CHECK_WRITE ? CHECK_KIND_WRITE_WRITE : CHECK_KIND_READ_WRITE;
@@ -374,6 +377,29 @@ check_lookup (guint64 address, guint64 *offset, guint64 *length)
   return mapping->object;
 }
 
+void
+check_object_share (CheckObject *object, CheckShared *shared)
+{
+  object->shared = shared;
+  for (guint i = 0; i < object->segments->len; i++)
+    {
+      Segment *segment = &g_array_index (object->segments, Segment, i);
+
+      if (segment->write != NULL)
+        check_shared_publish (shared, segment->write, segment->start, segment->end - segment->start);
+      for (guint r = 0; segment->reads != NULL && r < segment->reads->len; r++)
+        check_shared_publish (shared, g_ptr_array_index (segment->reads, r), segment->start, segment->end - segment->start);
+    }
+}
+
+gboolean
+check_is_freed (guint64 address)
+{
+  Mapping *mapping = mapping_at (address);
+
+  return mapping != NULL && mapping->dead;
+}
+
 static void
 access_range (CheckOp *op, const CheckClock *clock, guint64 address, guint64 size)
 {
@@ -388,6 +414,8 @@ access_range (CheckOp *op, const CheckClock *clock, guint64 address, guint64 siz
       object_access (mapping->object, mapping->offset + inside, length, op, clock);
       if (mapping->object->shared != NULL)
         check_shared_access (mapping->object, mapping->offset + inside, length, op, clock);
+      if (!op->host && (op->what == CHECK_READ || op->what == CHECK_WRITE))
+        check_guard_add (mapping->object, mapping->address, address + skipped, length, op);
       address += skipped + length;
       size -= skipped + length;
     }

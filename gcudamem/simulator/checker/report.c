@@ -452,6 +452,7 @@ check_report_init (void)
 {
   static const char *const modes[] = { "report", "abort", "off", NULL };
   static const char *const stacks[] = { "all", "native", "none", NULL };
+  static const char *const host[] = { "on", "off", NULL };
   static const char *const threads[] = { "ordered", "independent", NULL };
   const char *path;
   guint chosen = 0;
@@ -463,6 +464,9 @@ check_report_init (void)
   chosen = 0;
   environment_choice ("GCUDASIM_CHECK_THREADS", threads, &chosen);
   sim.check_threads = chosen == 1;
+  chosen = 0;
+  environment_choice ("GCUDASIM_CHECK_HOST", host, &chosen);
+  sim.check_host = chosen == 0 && !sim_passing ();
   chosen = 0;
   environment_choice ("GCUDASIM_CHECK_STACKS", stacks, &chosen);
   report.native = chosen < 2;
@@ -701,8 +705,8 @@ check_report (CheckKind kind, CheckOp *first, CheckOp *second, CheckObject *obje
   say_op (text, second);
   g_string_append (text, kind == CHECK_KIND_USE_AFTER_FREE ? "  comes after\n" : "  is not ordered after\n");
   say_op (text, first);
-  g_string_append_printf (text, "  bytes %" G_GUINT64_FORMAT " to %" G_GUINT64_FORMAT " of %" G_GUINT64_FORMAT " of %s at 0x%" G_GINT64_MODIFIER "x",
-                          offset, offset + size, object->size, check_memory_name (object->memory), object->base);
+  g_string_append_printf (text, "  bytes %" G_GUINT64_FORMAT " to %" G_GUINT64_FORMAT " of %s at 0x%" G_GINT64_MODIFIER "x",
+                          offset, offset + size, check_memory_name (object->memory), object->base);
   if (object->made != NULL)
     g_string_append_printf (text, ", from %s, %s", object->made->function, object->made->where);
   g_string_append_c (text, '\n');

@@ -7,6 +7,8 @@
 #include "checker.h"
 #include "../gcudasim.h"
 
+#include <sys/stat.h>
+
 typedef struct
 {
   SimCall *call;
@@ -183,8 +185,11 @@ before_device_wait (Call *c, void **args)
   CUdevice device = 0;
   gboolean of_device = strcmp (c->function, "cuMemFree") == 0 &&
                        CHECK_DRIVER (cuPointerGetAttribute, &device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, ARG (CUdeviceptr, 0)) == CUDA_SUCCESS;
+  guint64 offset, length;
 
   check_streams_join (&c->call->waits_for, NULL, of_device ? &device : NULL);
+  if (check_lookup (ARG (guint64, 0), &offset, &length) != NULL)
+    check_guard_drop (ARG (guint64, 0), length);
 }
 
 static void
@@ -196,6 +201,13 @@ after_elapsed (Call *c, void **args)
 }
 
 /* ---- contexts ---- */
+
+static void
+before_context_end (Call *c, void **args)
+{
+  before_context_wait (c, args);
+  check_guard_drop (0, G_MAXINT64);
+}
 
 static void
 after_context_destroy (Call *c, void **args)
@@ -226,6 +238,7 @@ before_primary_end (Call *c, void **args)
 
   if (context != NULL)
     check_streams_join (&c->call->waits_for, context, NULL);
+  check_guard_drop (0, G_MAXINT64);
 }
 
 static void
@@ -818,6 +831,156 @@ after_memory_unmap (Call *c, void **args)
   check_op_unref (op);
 }
 
+/* ---- between processes ---- */
+
+static void
+export_object (CheckObject *object, const char *kind, gconstpointer key, gsize size)
+{
+  CheckShared *shared = object != NULL && object->shared == NULL ? check_shared_get (kind, key, size, TRUE) : NULL;
+
+  if (shared != NULL)
+    check_object_share (object, shared);
+}
+
+/* What another process exported is there already: it says what it did to it. */
+static void
+import_object (Call *c, guint64 address, const char *kind, gconstpointer key, gsize key_size)
+{
+  CUdeviceptr base = 0;
+  gsize size = 0;
+  guint64 offset, length;
+  CheckObject *object = check_lookup (address, &offset, &length);
+  CheckOp *op;
+
+  /* A second time */
+  if (object != NULL && object->memory == CHECK_MEMORY_SHARED && object->base == address && !check_is_freed (address))
+    return;
+  if (CHECK_DRIVER (cuMemGetAddressRange_v2, &base, &size, address) != CUDA_SUCCESS || base != address)
+    return;
+  op = host_op (c->function, CHECK_ALLOCATION);
+  op->address = address;
+  op->size = size;
+  object = check_object_new (CHECK_MEMORY_SHARED, address, size, op);
+  object->shared = check_shared_get (kind, key, key_size, FALSE);
+  check_map (address, size, object, 0);
+  check_object_unref (object);
+  check_op_unref (op);
+}
+
+static void
+after_ipc_get_memory (Call *c, void **args)
+{
+  guint64 offset, length;
+
+  (void) c;
+  export_object (check_lookup (ARG (CUdeviceptr, 1), &offset, &length), "memory", ARG (CUipcMemHandle *, 0), sizeof (CUipcMemHandle));
+}
+
+static void
+after_ipc_open_memory (Call *c, void **args)
+{
+  import_object (c, *ARG (CUdeviceptr *, 0), "memory", args[1], sizeof (CUipcMemHandle));
+}
+
+static void
+after_ipc_close_memory (Call *c, void **args)
+{
+  guint64 offset, length;
+
+  /* It is counted: the last one takes it away. */
+  if (CHECK_DRIVER (cuMemGetAddressRange_v2, NULL, NULL, ARG (CUdeviceptr, 0)) != CUDA_SUCCESS &&
+      check_lookup (ARG (CUdeviceptr, 0), &offset, &length) != NULL)
+    {
+      CheckOp *op = host_op (c->function, CHECK_UNMAP);
+
+      check_unmapping (op, &check_host ()->clock, ARG (CUdeviceptr, 0), length);
+      check_op_unref (op);
+    }
+}
+
+static void
+after_pool_export_pointer (Call *c, void **args)
+{
+  guint64 offset, length;
+
+  (void) c;
+  export_object (check_lookup (ARG (CUdeviceptr, 1), &offset, &length), "pointer", ARG (CUmemPoolPtrExportData *, 0), sizeof (CUmemPoolPtrExportData));
+}
+
+static void
+after_pool_import_pointer (Call *c, void **args)
+{
+  import_object (c, *ARG (CUdeviceptr *, 0), "pointer", ARG (CUmemPoolPtrExportData *, 2), sizeof (CUmemPoolPtrExportData));
+}
+
+/* A file is the same in all processes; a real driver's device file says nothing. */
+static gboolean
+file_key (int fd, guint64 key[2])
+{
+  struct stat about;
+
+  if (fstat (fd, &about) != 0 || !S_ISREG (about.st_mode))
+    return FALSE;
+  key[0] = about.st_dev;
+  key[1] = about.st_ino;
+  return TRUE;
+}
+
+static void
+after_memory_export (Call *c, void **args)
+{
+  guint64 key[2];
+
+  (void) c;
+  if (ARG (CUmemAllocationHandleType, 2) == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR && file_key (*ARG (int *, 0), key))
+    export_object (handle_object (ARG (CUmemGenericAllocationHandle, 1)), "file", key, sizeof key);
+}
+
+static void
+after_memory_import (Call *c, void **args)
+{
+  CUmemAllocationProp prop;
+  CheckObject *object;
+  guint64 key[2];
+  struct stat about;
+  CheckOp *op;
+  int fd = (int) (gintptr) ARG (void *, 1);
+
+  if (handle_object (*ARG (CUmemGenericAllocationHandle *, 0)) != NULL || fstat (fd, &about) != 0 ||
+      CHECK_DRIVER (cuMemGetAllocationPropertiesFromHandle, &prop, *ARG (CUmemGenericAllocationHandle *, 0)) != CUDA_SUCCESS)
+    return;
+  op = host_op (c->function, CHECK_ALLOCATION);
+  /* How large it is, its mapping will tell. */
+  object = check_object_new (CHECK_MEMORY_SHARED, 0, G_MAXINT64, op);
+  if (ARG (CUmemAllocationHandleType, 2) == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR && file_key (fd, key))
+    object->shared = check_shared_get ("file", key, sizeof key, FALSE);
+  handle_add (*ARG (CUmemGenericAllocationHandle *, 0), object);
+  check_op_unref (op);
+}
+
+static void
+after_ipc_get_event (Call *c, void **args)
+{
+  CheckEvent *event = check_event (ARG (CUevent, 1));
+
+  (void) c;
+  if (event->shared != NULL)
+    return;
+  event->shared = check_shared_get ("event", ARG (CUipcEventHandle *, 0), sizeof (CUipcEventHandle), TRUE);
+  if (event->shared != NULL && event->clock.n > 0)
+    check_shared_event_recorded (event);
+}
+
+static void
+after_ipc_open_event (Call *c, void **args)
+{
+  CheckEvent *event = check_event (*ARG (CUevent *, 0));
+
+  (void) c;
+  if (event->shared == NULL)
+    event->shared = check_shared_get ("event", args[1], sizeof (CUipcEventHandle), FALSE);
+}
+
 /* ---- graphs ---- */
 
 static void
@@ -873,7 +1036,7 @@ after_launch (Call *c, void **args)
   }
 
 static const SimRule rules[] = {
-  { "cuCtxDestroy", before_context_wait, after_context_destroy, FALSE },
+  { "cuCtxDestroy", before_context_end, after_context_destroy, FALSE },
   { "cuCtxRecordEvent", NULL, after_context_record, FALSE },
   { "cuCtxSynchronize", before_context_wait, wait_end, FALSE },
   { "cuCtxWaitEvent", NULL, after_context_wait_event, FALSE },
@@ -895,6 +1058,11 @@ static const SimRule rules[] = {
   { "cuGraphInstantiateWithParams", NULL, after_instantiate, FALSE },
   { "cuGraphLaunch", NULL, after_launch, FALSE },
   { "cuGraphNodeSetEnabled", NULL, after_node_enabled, FALSE },
+  { "cuIpcCloseMemHandle", NULL, after_ipc_close_memory, FALSE },
+  { "cuIpcGetEventHandle", NULL, after_ipc_get_event, FALSE },
+  { "cuIpcGetMemHandle", NULL, after_ipc_get_memory, FALSE },
+  { "cuIpcOpenEventHandle", NULL, after_ipc_open_event, FALSE },
+  { "cuIpcOpenMemHandle", NULL, after_ipc_open_memory, FALSE },
   { "cuLaunchHostFunc", before_host_function, after_host_function, TRUE },
   { "cuMemAlloc", NULL, after_alloc, FALSE },
   { "cuMemAllocAsync", NULL, after_alloc_async, FALSE },
@@ -903,13 +1071,17 @@ static const SimRule rules[] = {
   { "cuMemAllocManaged", NULL, after_alloc_managed, FALSE },
   { "cuMemAllocPitch", NULL, after_alloc_pitch, FALSE },
   { "cuMemCreate", NULL, after_memory_create, FALSE },
+  { "cuMemExportToShareableHandle", NULL, after_memory_export, FALSE },
   { "cuMemFree", before_device_wait, after_free, FALSE },
   { "cuMemFreeAsync", NULL, after_free_async, FALSE },
   { "cuMemFreeHost", before_device_wait, after_free, FALSE },
   { "cuMemHostAlloc", NULL, after_alloc_host, FALSE },
   { "cuMemHostRegister", NULL, after_host_register, FALSE },
   { "cuMemHostUnregister", before_device_wait, after_free, FALSE },
+  { "cuMemImportFromShareableHandle", NULL, after_memory_import, FALSE },
   { "cuMemMap", NULL, after_memory_map, FALSE },
+  { "cuMemPoolExportPointer", NULL, after_pool_export_pointer, FALSE },
+  { "cuMemPoolImportPointer", NULL, after_pool_import_pointer, FALSE },
   { "cuMemRelease", NULL, after_memory_release, FALSE },
   { "cuMemRetainAllocationHandle", NULL, after_memory_retain, FALSE },
   { "cuMemUnmap", NULL, after_memory_unmap, FALSE },

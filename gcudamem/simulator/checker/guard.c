@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* What the program itself does to host memory. No call tells, so the pages that
+ * streams work on are protected until the program has waited: against writing
+ * while a stream reads them, against all while a stream writes them. Whoever
+ * touches them nevertheless is reported, and may go on. */
+
+#include "checker.h"
+
+#include <signal.h>
+#include <sys/mman.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+typedef struct
+{
+  guint64 start, end; /* whole pages */
+  guint slot;
+  guint64 epoch;
+  gboolean writes;
+} Guard;
+
+static GArray *guards;
+static gint n_guards; /* atomic */
+static struct sigaction previous[2];
+static guint64 page;
+
+static void
+protect (guint64 start, guint64 end, int protection)
+{
+  if (end > start)
+    mprotect ((gpointer) start, end - start, protection);
+}
+
+/* The guards that are left decide about these pages. */
+static void
+apply (guint64 start, guint64 end)
+{
+  protect (start, end, PROT_READ | PROT_WRITE);
+  for (gint writes = FALSE; writes <= TRUE; writes++)
+    {
+      for (guint i = 0; i < guards->len; i++)
+        {
+          Guard *guard = &g_array_index (guards, Guard, i);
+
+          if (guard->writes == writes && guard->start < end && guard->end > start)
+            protect (MAX (guard->start, start), MIN (guard->end, end), writes ? PROT_NONE : PROT_READ);
+        }
+    }
+}
+
+static void
+remove_guard (guint i)
+{
+  Guard guard = g_array_index (guards, Guard, i);
+
+  g_array_remove_index_fast (guards, i);
+  g_atomic_int_set (&n_guards, (gint) guards->len);
+  apply (guard.start, guard.end);
+}
+
+static void
+touched (guint64 address, gboolean writes)
+{
+  static char *name;
+  CheckHost *host = check_host ();
+  CheckOp *op;
+
+  if (name == NULL)
+    name = g_ref_string_new ("the program");
+  op = check_op_new (writes ? CHECK_WRITE : CHECK_READ, "host access", name, host->slot, check_slot_tick (host->slot, &host->clock));
+  host->version++;
+  op->host = TRUE;
+  check_access (op, &host->clock, address, 1, 0, 1);
+  check_op_unref (op);
+}
+
+static void
+on_fault (int number, siginfo_t *info, void *context)
+{
+  struct sigaction *before = &previous[number == SIGBUS];
+  guint64 address = (guintptr) info->si_addr;
+  SimThread *thread = sim_thread ();
+  gboolean ours = FALSE, locks = !thread->locked, writes = FALSE;
+  int saved = errno;
+
+  if (g_atomic_int_get (&n_guards) > 0)
+    {
+      if (locks)
+        pthread_mutex_lock (&sim.lock);
+      for (guint i = guards->len; i > 0; i--)
+        {
+          Guard *guard = &g_array_index (guards, Guard, i - 1);
+
+          if (address < guard->start || address >= guard->end)
+            continue;
+          /* What may be read was written. */
+          writes |= !guard->writes;
+          ours = TRUE;
+        }
+#ifdef __x86_64__
+      writes |= (((ucontext_t *) context)->uc_mcontext.gregs[REG_ERR] & 2) != 0;
+#else
+      (void) context;
+#endif
+      if (ours && locks)
+        {
+          sim_check_capture_stack ();
+          touched (address, writes);
+        }
+      for (guint i = guards->len; i > 0; i--)
+        {
+          Guard *guard = &g_array_index (guards, Guard, i - 1);
+
+          if (address >= guard->start && address < guard->end)
+            remove_guard (i - 1);
+        }
+      if (locks)
+        pthread_mutex_unlock (&sim.lock);
+    }
+  errno = saved;
+  if (ours)
+    return;
+  if (before->sa_flags & SA_SIGINFO)
+    before->sa_sigaction (number, info, context);
+  else if (before->sa_handler != SIG_DFL && before->sa_handler != SIG_IGN)
+    before->sa_handler (number);
+  else
+    /* It happens once more, and then for good. */
+    signal (number, SIG_DFL);
+}
+
+static void
+start (void)
+{
+  struct sigaction action = { .sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER };
+
+  page = (guint64) sysconf (_SC_PAGESIZE);
+  guards = g_array_new (FALSE, FALSE, sizeof (Guard));
+  sigemptyset (&action.sa_mask);
+  sigaction (SIGSEGV, &action, &previous[0]);
+  sigaction (SIGBUS, &action, &previous[1]);
+}
+
+/* OP works on these bytes of memory that begins at BASE. */
+void
+check_guard_add (const CheckObject *object, guint64 base, guint64 address, guint64 size, const CheckOp *op)
+{
+  Guard guard = { 0, 0, op->slot, op->epoch, op->what == CHECK_WRITE };
+  guint64 end;
+
+  if (!sim.check_host || (object->memory != CHECK_MEMORY_PINNED && object->memory != CHECK_MEMORY_MANAGED && object->memory != CHECK_MEMORY_REGISTERED))
+    return;
+  if (guards == NULL)
+    start ();
+  /* Memory of the driver's own has its pages for itself; in others' pages may be what is none of ours. */
+  end = base + object->size;
+  if (object->memory == CHECK_MEMORY_REGISTERED)
+    {
+      base = SIM_ALIGN_UP (base, page);
+      end &= ~(page - 1);
+    }
+  else
+    end = SIM_ALIGN_UP (end, page);
+  guard.start = MAX (address & ~(page - 1), base);
+  guard.end = MIN (SIM_ALIGN_UP (address + size, page), end);
+  if (guard.start >= guard.end || guard.start % page != 0)
+    return;
+  for (guint i = 0; i < guards->len; i++)
+    {
+      Guard *other = &g_array_index (guards, Guard, i);
+
+      /* The newer one of a stream stands for the older one. */
+      if (other->slot == guard.slot && other->start == guard.start && other->end == guard.end && (other->writes == guard.writes || guard.writes))
+        {
+          other->epoch = guard.epoch;
+          other->writes = guard.writes;
+          apply (guard.start, guard.end);
+          return;
+        }
+    }
+  g_array_append_val (guards, guard);
+  g_atomic_int_set (&n_guards, (gint) guards->len);
+  apply (guard.start, guard.end);
+}
+
+/* The program waited. */
+void
+check_guard_learnt (void)
+{
+  if (g_atomic_int_get (&n_guards) == 0)
+    return;
+  for (guint i = guards->len; i > 0; i--)
+    {
+      Guard *guard = &g_array_index (guards, Guard, i - 1);
+
+      if (check_is_old (guard->slot, guard->epoch))
+        remove_guard (i - 1);
+    }
+}
+
+/* The memory is about to go, or all of it. */
+void
+check_guard_drop (guint64 address, guint64 size)
+{
+  if (g_atomic_int_get (&n_guards) == 0)
+    return;
+  for (guint i = guards->len; i > 0; i--)
+    {
+      Guard *guard = &g_array_index (guards, Guard, i - 1);
+
+      if (guard->start < address + size && guard->end > address)
+        remove_guard (i - 1);
+    }
+}
+
+/* While the driver itself works on memory. */
+void
+sim_check_guards (gboolean on)
+{
+  if (g_atomic_int_get (&n_guards) == 0)
+    return;
+  for (guint i = 0; i < guards->len; i++)
+    {
+      Guard *guard = &g_array_index (guards, Guard, i);
+
+      if (on)
+        apply (guard->start, guard->end);
+      else
+        protect (guard->start, guard->end, PROT_READ | PROT_WRITE);
+    }
+}

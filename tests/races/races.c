@@ -1,0 +1,1441 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * Small programs with a mistake in the order of what they do, each with a twin that is right. The checker has to find each
+ * mistake, name its kind, and say nothing of the twin; on the simulated driver, and on a real one that is looked at.
+ */
+#include "gcuda-test.h"
+#include "gcudasim.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define SIZE 4096
+#define MIB2 (2u << 20)
+
+/* What a race works with. Each runs in a process of its own. */
+static CUstream s, t, u; /* non-blocking */
+static CUcontext context;
+static const char *program;
+static gboolean right;
+
+#define SIMULATOR(name) ((__typeof__ (&name)) gcuda_test_simulator_function (#name))
+#define OK(call)        assert_cuda (call)
+
+static CUstream
+new_stream (unsigned int flags)
+{
+  CUstream stream;
+
+  OK (RAW (cuStreamCreate) (&stream, flags));
+  return stream;
+}
+
+static CUevent
+new_event (void)
+{
+  CUevent event;
+
+  OK (RAW (cuEventCreate) (&event, CU_EVENT_DISABLE_TIMING));
+  return event;
+}
+
+static void
+order (CUstream before, CUstream after)
+{
+  CUevent event = new_event ();
+
+  OK (RAW (cuEventRecord) (event, before));
+  OK (RAW (cuStreamWaitEvent) (after, event, 0));
+}
+
+static CUdeviceptr
+allocate (CUstream stream)
+{
+  CUdeviceptr address;
+
+  OK (RAW (cuMemAllocAsync) (&address, SIZE, stream));
+  return address;
+}
+
+static CUdeviceptr
+memory (void)
+{
+  CUdeviceptr address;
+
+  OK (RAW (cuMemAlloc) (&address, SIZE));
+  return address;
+}
+
+static void
+set (CUdeviceptr address, CUstream stream)
+{
+  OK (RAW (cuMemsetD8Async) (address, 1, SIZE, stream));
+}
+
+static void
+set_part (CUdeviceptr address, gsize size, CUstream stream)
+{
+  OK (RAW (cuMemsetD8Async) (address, 1, size, stream));
+}
+
+static void
+copy (CUdeviceptr to, CUdeviceptr from, CUstream stream)
+{
+  OK (RAW (cuMemcpyDtoDAsync) (to, from, SIZE, stream));
+}
+
+static void
+release (CUdeviceptr address, CUstream stream)
+{
+  OK (RAW (cuMemFreeAsync) (address, stream));
+}
+
+static void
+wait_for (CUstream stream)
+{
+  OK (RAW (cuStreamSynchronize) (stream));
+}
+
+/* Where pages are not protected, the program says it. */
+static void
+host_touches (volatile guint8 *address, gsize size, gboolean writes)
+{
+  static volatile guint8 sum;
+
+  if (!gcuda_test_is_simulated ())
+    SIMULATOR (gcudasim_declare_host_access)
+    ((const void *) address, size, writes, "host access");
+  for (gsize i = 0; i < size; i += 512)
+    {
+      if (writes)
+        address[i] = 7;
+      else
+        sum += address[i];
+    }
+}
+
+/* ---- allocation and free ---- */
+
+static void
+use_before_allocation (void)
+{
+  CUdeviceptr p = allocate (s);
+
+  if (right)
+    order (s, t);
+  set (p, t);
+}
+
+static void
+copy_before_allocation (void)
+{
+  CUdeviceptr p = allocate (s), q = memory ();
+
+  if (right)
+    wait_for (s);
+  copy (p, q, t);
+}
+
+static void
+free_before_allocation (void)
+{
+  CUdeviceptr p = allocate (s);
+
+  if (right)
+    order (s, t);
+  release (p, t);
+}
+
+static void
+free_before_write (void)
+{
+  CUdeviceptr p = allocate (s);
+
+  order (s, t);
+  set (p, t);
+  if (right)
+    order (t, s);
+  release (p, s);
+}
+
+static void
+free_before_read (void)
+{
+  CUdeviceptr p = allocate (s), q = memory ();
+
+  set (p, s);
+  order (s, t);
+  copy (q, p, t);
+  if (right)
+    wait_for (t);
+  release (p, s);
+}
+
+static void
+free_with_an_old_event (void)
+{
+  CUdeviceptr p = allocate (s);
+  CUevent event = new_event ();
+
+  order (s, t);
+  if (!right)
+    OK (RAW (cuEventRecord) (event, t));
+  set (p, t);
+  if (right)
+    OK (RAW (cuEventRecord) (event, t));
+  OK (RAW (cuStreamWaitEvent) (s, event, 0));
+  release (p, s);
+}
+
+static void
+free_on_legacy (void)
+{
+  CUstream blocking = new_stream (CU_STREAM_DEFAULT);
+  CUstream stream = right ? blocking : s;
+  CUdeviceptr p = allocate (stream);
+
+  set (p, stream);
+  release (p, CU_STREAM_LEGACY);
+}
+
+static void
+use_after_free (void)
+{
+  CUdeviceptr p = allocate (s);
+
+  set (p, s);
+  if (right)
+    SIMULATOR (gcudasim_declare_access)
+    (s, p, SIZE, TRUE, "kernel");
+  release (p, s);
+  if (!right)
+    SIMULATOR (gcudasim_declare_access)
+    (s, p, SIZE, TRUE, "kernel");
+}
+
+static void
+use_after_free_elsewhere (void)
+{
+  CUdeviceptr p = allocate (s);
+
+  release (p, s);
+  if (!right)
+    SIMULATOR (gcudasim_declare_access)
+    (t, p, 64, FALSE, "kernel");
+}
+
+/* ---- two streams ---- */
+
+static void
+write_write (void)
+{
+  CUdeviceptr p = memory ();
+
+  set (p, s);
+  if (right)
+    order (s, t);
+  set (p, t);
+}
+
+static void
+write_after_read (void)
+{
+  CUdeviceptr p = memory (), q = memory ();
+
+  copy (q, p, s);
+  if (right)
+    order (s, t);
+  set (p, t);
+}
+
+static void
+read_after_write (void)
+{
+  CUdeviceptr p = memory (), q = memory ();
+
+  set (p, s);
+  if (right)
+    order (s, t);
+  copy (q, p, t);
+}
+
+static void
+write_after_two_reads (void)
+{
+  CUdeviceptr p = memory (), q = memory (), r = memory ();
+
+  set (p, s);
+  order (s, t);
+  copy (q, p, s);
+  copy (r, p, t);
+  order (s, u);
+  if (right)
+    order (t, u);
+  set (p, u);
+}
+
+static void
+overlapping_parts (void)
+{
+  CUdeviceptr p = memory ();
+
+  set_part (p, SIZE / 2, s);
+  set_part (p + (right ? SIZE / 2 : SIZE / 2 - 1), SIZE / 2, t);
+}
+
+static void
+overlapping_columns (void)
+{
+  CUdeviceptr p = memory ();
+
+  OK (RAW (cuMemsetD2D8Async) (p, 256, 1, 128, 16, s));
+  OK (RAW (cuMemsetD2D8Async) (p + (right ? 128 : 127), 256, 1, 128, 16, t));
+}
+
+static void
+overlapping_rows_of_a_copy (void)
+{
+  CUdeviceptr p = memory (), q = memory ();
+  CUDA_MEMCPY2D params = { .srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = q, .srcPitch = 256, .dstMemoryType = CU_MEMORYTYPE_DEVICE, .dstDevice = p, .dstPitch = 256, .WidthInBytes = 64, .Height = 8, .dstY = right ? 8 : 7 };
+
+  OK (RAW (cuMemsetD2D8Async) (p, 256, 1, 64, 8, s));
+  OK (RAW (cuMemcpy2DAsync) (&params, t));
+}
+
+static void
+overlapping_volumes (void)
+{
+  CUdeviceptr p = memory (), q = memory ();
+  CUDA_MEMCPY3D params = { .srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = q, .srcPitch = 64, .srcHeight = 4, .dstMemoryType = CU_MEMORYTYPE_DEVICE, .dstDevice = p, .dstPitch = 64, .dstHeight = 4, .WidthInBytes = 64, .Height = 4, .Depth = 2 };
+
+  OK (RAW (cuMemcpy3DAsync) (&params, s));
+  set_part (p + (right ? 512 : 511), 64, t);
+}
+
+static void
+one_of_many_events (void)
+{
+  CUdeviceptr p = memory ();
+
+  set (p, s);
+  order (right ? s : u, t);
+  set (p, t);
+}
+
+static void
+event_recorded_too_early (void)
+{
+  CUdeviceptr p = memory ();
+  CUevent event = new_event ();
+
+  if (!right)
+    OK (RAW (cuEventRecord) (event, s));
+  set (p, s);
+  if (right)
+    OK (RAW (cuEventRecord) (event, s));
+  OK (RAW (cuStreamWaitEvent) (t, event, 0));
+  set (p, t);
+}
+
+static void
+event_recorded_again (void)
+{
+  CUdeviceptr p = memory ();
+  CUevent event = new_event ();
+
+  set (p, s);
+  OK (RAW (cuEventRecord) (event, s));
+  if (right)
+    OK (RAW (cuStreamWaitEvent) (t, event, 0));
+  OK (RAW (cuEventRecord) (event, u));
+  if (!right)
+    OK (RAW (cuStreamWaitEvent) (t, event, 0));
+  set (p, t);
+}
+
+static void
+event_never_recorded (void)
+{
+  CUdeviceptr p = memory ();
+  CUevent event = new_event ();
+
+  set (p, s);
+  if (right)
+    OK (RAW (cuEventRecord) (event, s));
+  OK (RAW (cuStreamWaitEvent) (t, event, 0));
+  set (p, t);
+}
+
+static void
+wait_after_the_use (void)
+{
+  CUdeviceptr p = memory ();
+
+  set (p, s);
+  if (right)
+    order (s, t);
+  set (p, t);
+  order (s, t);
+}
+
+static void
+wait_is_no_two_way_street (void)
+{
+  CUdeviceptr p = memory ();
+
+  order (s, t);
+  set (p, t);
+  if (right)
+    order (t, s);
+  set (p, s);
+}
+
+static void
+synchronized_another_stream (void)
+{
+  CUdeviceptr p = memory ();
+
+  set (p, s);
+  wait_for (right ? s : u);
+  set (p, t);
+}
+
+static void
+event_synchronized_too_early (void)
+{
+  CUdeviceptr p = memory ();
+  CUevent event = new_event ();
+
+  if (!right)
+    OK (RAW (cuEventRecord) (event, s));
+  set (p, s);
+  if (right)
+    OK (RAW (cuEventRecord) (event, s));
+  OK (RAW (cuEventSynchronize) (event));
+  set (p, t);
+}
+
+static gint gate_open;
+
+static void CUDA_CB
+gate (void *data)
+{
+  (void) data;
+  while (!g_atomic_int_get (&gate_open))
+    g_usleep (100);
+}
+
+static void
+query_without_success (void)
+{
+  CUdeviceptr p = memory ();
+
+  OK (RAW (cuLaunchHostFunc) (s, gate, NULL));
+  set (p, s);
+  if (right)
+    g_atomic_int_set (&gate_open, TRUE);
+  while (RAW (cuStreamQuery) (s) != CUDA_SUCCESS && right)
+    g_usleep (100);
+  set (p, t);
+  g_atomic_int_set (&gate_open, TRUE);
+}
+
+static gint told;
+
+static void CUDA_CB
+tell (void *data)
+{
+  gate (data);
+  g_atomic_int_set (&told, TRUE);
+}
+
+static void
+host_function_not_awaited (void)
+{
+  CUdeviceptr p = memory ();
+
+  OK (RAW (cuLaunchHostFunc) (u, gate, NULL));
+  order (u, s);
+  set (p, s);
+  OK (RAW (cuLaunchHostFunc) (s, tell, NULL));
+  if (right)
+    {
+      g_atomic_int_set (&gate_open, TRUE);
+      RAW (cuStreamQuery)
+      (s);
+      RAW (cuStreamQuery)
+      (s);
+      while (!g_atomic_int_get (&told))
+        g_usleep (100);
+    }
+  set (p, t);
+  g_atomic_int_set (&gate_open, TRUE);
+}
+
+/* ---- default streams ---- */
+
+static void
+legacy_and_non_blocking (void)
+{
+  CUstream stream = right ? new_stream (CU_STREAM_DEFAULT) : s;
+  CUdeviceptr p = memory ();
+
+  set (p, CU_STREAM_LEGACY);
+  set (p, stream);
+}
+
+static void
+non_blocking_and_legacy (void)
+{
+  CUstream stream = right ? new_stream (CU_STREAM_DEFAULT) : s;
+  CUdeviceptr p = memory ();
+
+  set (p, stream);
+  set (p, CU_STREAM_LEGACY);
+}
+
+static void
+per_thread_and_non_blocking (void)
+{
+  CUdeviceptr p = memory ();
+
+  set (p, CU_STREAM_PER_THREAD);
+  set (p, right ? CU_STREAM_LEGACY : s);
+}
+
+static gpointer
+set_in_thread (gpointer data)
+{
+  OK (RAW (cuCtxPushCurrent) (context));
+  set (*(CUdeviceptr *) data, CU_STREAM_PER_THREAD);
+  return NULL;
+}
+
+static void
+per_thread_streams_of_two_threads (void)
+{
+  CUdeviceptr p = memory ();
+  GThread *thread = g_thread_new ("sets", set_in_thread, &p);
+
+  g_thread_join (thread);
+  set (p, right ? CU_STREAM_LEGACY : CU_STREAM_PER_THREAD);
+  wait_for (right ? CU_STREAM_LEGACY : CU_STREAM_PER_THREAD);
+}
+
+static void
+blocking_streams_are_not_ordered (void)
+{
+  CUstream a = new_stream (CU_STREAM_DEFAULT), b = new_stream (CU_STREAM_DEFAULT);
+  CUdeviceptr p = memory (), q = memory ();
+
+  set (p, a);
+  if (right)
+    set (q, CU_STREAM_LEGACY);
+  set (p, b);
+}
+
+static void
+synchronous_upload_has_not_arrived (void)
+{
+  static guint8 bytes[SIZE];
+  CUdeviceptr p = memory (), q = memory ();
+
+  OK (RAW (cuMemcpyHtoD) (p, bytes, SIZE));
+  if (right)
+    wait_for (CU_STREAM_LEGACY);
+  copy (q, p, s);
+}
+
+static void
+synchronous_memset_is_not_awaited (void)
+{
+  CUdeviceptr p = memory (), q = memory ();
+
+  OK (RAW (cuMemsetD8) (p, 1, SIZE));
+  if (right)
+    OK (RAW (cuCtxSynchronize) ());
+  copy (q, p, s);
+}
+
+static void
+another_context_synchronized (void)
+{
+  CUdeviceptr p = memory ();
+  CUcontext other, popped;
+
+  OK (((CUresult (*) (CUcontext *, unsigned int, CUdevice)) gcuda_test_driver_function ("cuCtxCreate")) (&other, 0, 0));
+  OK (RAW (cuCtxPopCurrent) (&popped));
+  set (p, s);
+  OK (RAW (cuCtxPushCurrent) (right ? context : other));
+  OK (RAW (cuCtxSynchronize) ());
+  OK (RAW (cuCtxPopCurrent) (&popped));
+  set (p, t);
+}
+
+/* ---- other ways to write ---- */
+
+static void
+second_of_two_copies (void)
+{
+  CUdeviceptr p = memory (), q = memory (), r = memory ();
+  CUdeviceptr to[] = { q, right ? r : p }, from[] = { r, q };
+  gsize sizes[] = { SIZE, SIZE };
+
+  set (p, s);
+  for (guint i = 0; i < 2; i++)
+    OK (RAW (cuMemcpyAsync) (to[i], from[i], sizes[i], t));
+}
+
+static void
+write_value (void)
+{
+  CUdeviceptr p = memory ();
+
+  set (p, s);
+  if (right)
+    order (s, t);
+  OK (RAW (cuStreamWriteValue32) (t, p + 8, 1, 0));
+}
+
+static void
+download_of_what_is_written (void)
+{
+  static guint8 bytes[SIZE];
+  CUdeviceptr p = memory ();
+
+  set (p, s);
+  if (right)
+    order (s, t);
+  OK (RAW (cuMemcpyDtoHAsync) (bytes, p, SIZE, t));
+}
+
+static void
+copy_between_devices (void)
+{
+  CUdeviceptr p = memory (), q;
+  CUcontext other = NULL, popped;
+  CUstream there;
+  int n = 0;
+
+  OK (RAW (cuDeviceGetCount) (&n));
+  OK (RAW (cuDevicePrimaryCtxRetain) (&other, n > 1 ? 1 : 0));
+  OK (RAW (cuCtxPushCurrent) (other));
+  there = new_stream (CU_STREAM_NON_BLOCKING);
+  q = memory ();
+  OK (RAW (cuCtxPopCurrent) (&popped));
+  OK (RAW (cuMemcpyPeerAsync) (q, other, p, context, SIZE, s));
+  if (right)
+    order (s, there);
+  set (q, there);
+}
+
+/* ---- graphs ---- */
+
+static CUgraphExec
+instantiate (CUgraph graph)
+{
+  CUgraphExec exec;
+
+  OK (RAW (cuGraphInstantiateWithFlags) (&exec, graph, 0));
+  return exec;
+}
+
+static CUgraph
+captured_set (CUdeviceptr p)
+{
+  CUgraph graph;
+
+  OK (RAW (cuStreamBeginCapture) (u, CU_STREAM_CAPTURE_MODE_RELAXED));
+  set (p, u);
+  OK (RAW (cuStreamEndCapture) (u, &graph));
+  return graph;
+}
+
+static void
+launch_and_stream (void)
+{
+  CUdeviceptr p = memory ();
+  CUgraphExec exec = instantiate (captured_set (p));
+
+  OK (RAW (cuGraphLaunch) (exec, s));
+  if (right)
+    order (s, t);
+  set (p, t);
+}
+
+static void
+two_graphs (void)
+{
+  CUdeviceptr p = memory ();
+  CUgraph graph = captured_set (p);
+  CUgraphExec first = instantiate (graph), second = instantiate (graph);
+
+  OK (RAW (cuGraphLaunch) (first, s));
+  /* A graph waits for its own last launch. */
+  OK (RAW (cuGraphLaunch) (right ? first : second, t));
+}
+
+static void
+branches_of_a_capture (void)
+{
+  CUdeviceptr p = memory ();
+  CUgraph graph;
+
+  OK (RAW (cuStreamBeginCapture) (s, CU_STREAM_CAPTURE_MODE_RELAXED));
+  order (s, t);
+  set_part (p, SIZE / 2, s);
+  set_part (p + (right ? SIZE / 2 : 0), SIZE / 2, t);
+  order (t, s);
+  OK (RAW (cuStreamEndCapture) (s, &graph));
+  OK (RAW (cuGraphLaunch) (instantiate (graph), u));
+}
+
+static void
+nodes_without_an_edge (void)
+{
+  CUDA_MEMSET_NODE_PARAMS params = { .dst = memory (), .elementSize = 1, .width = SIZE, .height = 1, .pitch = SIZE };
+  CUgraphNode first, second;
+  CUgraph graph;
+
+  OK (RAW (cuGraphCreate) (&graph, 0));
+  OK (RAW (cuGraphAddMemsetNode) (&first, graph, NULL, 0, &params, context));
+  OK (RAW (cuGraphAddMemsetNode) (&second, graph, &first, right ? 1 : 0, &params, context));
+  OK (RAW (cuGraphLaunch) (instantiate (graph), s));
+}
+
+static void
+memory_of_a_graph (void)
+{
+  CUDA_MEM_ALLOC_NODE_PARAMS params;
+  CUgraphNode node;
+  CUgraph graph;
+
+  memset (&params, 0, sizeof params);
+  params.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+  params.poolProps.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  params.bytesize = SIZE;
+  OK (RAW (cuGraphCreate) (&graph, 0));
+  OK (RAW (cuGraphAddMemAllocNode) (&node, graph, NULL, 0, &params));
+  OK (RAW (cuGraphLaunch) (instantiate (graph), s));
+  if (right)
+    order (s, t);
+  set (params.dptr, t);
+  if (right)
+    release (params.dptr, t);
+}
+
+static void
+memory_of_a_graph_freed (void)
+{
+  CUDA_MEM_ALLOC_NODE_PARAMS params;
+  CUDA_MEMSET_NODE_PARAMS fill = { .elementSize = 1, .width = SIZE, .height = 1, .pitch = SIZE };
+  CUgraphNode node, filled;
+  CUgraph graph;
+
+  memset (&params, 0, sizeof params);
+  params.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+  params.poolProps.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  params.bytesize = SIZE;
+  OK (RAW (cuGraphCreate) (&graph, 0));
+  OK (RAW (cuGraphAddMemAllocNode) (&node, graph, NULL, 0, &params));
+  fill.dst = params.dptr;
+  OK (RAW (cuGraphAddMemsetNode) (&filled, graph, &node, 1, &fill, context));
+  OK (RAW (cuGraphLaunch) (instantiate (graph), s));
+  release (params.dptr, right ? s : t);
+}
+
+static void
+kernel_in_a_capture (void)
+{
+  CUdeviceptr p = memory (), q = memory ();
+  CUgraph graph;
+
+  OK (RAW (cuStreamBeginCapture) (u, CU_STREAM_CAPTURE_MODE_RELAXED));
+  set (q, u); /* stands for the kernel's node */
+  SIMULATOR (gcudasim_declare_access)
+  (u, p, SIZE, TRUE, "kernel");
+  OK (RAW (cuStreamEndCapture) (u, &graph));
+  OK (RAW (cuGraphLaunch) (instantiate (graph), s));
+  if (right)
+    wait_for (s);
+  set (p, t);
+}
+
+/* ---- host memory ---- */
+
+static guint8 *
+pinned (void)
+{
+  void *address;
+
+  OK (RAW (cuMemAllocHost) (&address, SIZE));
+  memset (address, 0, SIZE);
+  return address;
+}
+
+static void
+upload_source_changed (void)
+{
+  guint8 *host = pinned ();
+  CUdeviceptr p = memory ();
+
+  OK (RAW (cuMemcpyHtoDAsync) (p, host, SIZE, s));
+  if (right)
+    wait_for (s);
+  host_touches (host, SIZE, TRUE);
+}
+
+static void
+download_read_too_early (void)
+{
+  guint8 *host = pinned ();
+  CUdeviceptr p = memory ();
+
+  OK (RAW (cuMemcpyDtoHAsync) (host, p, SIZE, s));
+  if (right)
+    wait_for (s);
+  host_touches (host, SIZE, FALSE);
+}
+
+static void
+mapped_memory_read_too_early (void)
+{
+  guint8 *host = pinned ();
+  CUdeviceptr p;
+
+  OK (RAW (cuMemHostGetDevicePointer) (&p, host, 0));
+  set (p, s);
+  if (right)
+    wait_for (s);
+  host_touches (host, SIZE, FALSE);
+}
+
+static void
+managed_memory_read_too_early (void)
+{
+  CUdeviceptr p;
+
+  OK (RAW (cuMemAllocManaged) (&p, SIZE, CU_MEM_ATTACH_GLOBAL));
+  set (p, s);
+  if (right)
+    wait_for (s);
+  host_touches ((guint8 *) p, SIZE, FALSE);
+}
+
+static void
+registered_memory_written_too_early (void)
+{
+  guint8 *host = mmap (NULL, 4 * SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  CUdeviceptr p = memory ();
+
+  memset (host, 0, 4 * SIZE);
+  OK (RAW (cuMemHostRegister) (host, 4 * SIZE, 0));
+  OK (RAW (cuMemcpyDtoHAsync) (host, p, SIZE, s));
+  if (right)
+    wait_for (s);
+  host_touches (host, SIZE, TRUE);
+}
+
+static void
+declared_host_access (void)
+{
+  guint8 *host = pinned ();
+  CUdeviceptr p = memory ();
+
+  OK (RAW (cuMemcpyHtoDAsync) (p, host, SIZE, s));
+  /* Reading what is read is no mistake. */
+  SIMULATOR (gcudasim_declare_host_access)
+  (host, SIZE, !right, "a codec");
+}
+
+static void
+two_streams_on_host_memory (void)
+{
+  guint8 *host = pinned ();
+  CUdeviceptr p = memory (), q = memory ();
+
+  OK (RAW (cuMemcpyDtoHAsync) (host, p, SIZE, s));
+  if (right)
+    order (s, t);
+  OK (RAW (cuMemcpyHtoDAsync) (q, host, SIZE, t));
+}
+
+/* ---- virtual memory ---- */
+
+static CUmemGenericAllocationHandle
+chunk (gboolean exportable)
+{
+  CUmemAllocationProp prop = { .type = CU_MEM_ALLOCATION_TYPE_PINNED, .location.type = CU_MEM_LOCATION_TYPE_DEVICE };
+  CUmemGenericAllocationHandle handle;
+
+  if (exportable)
+    prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  OK (RAW (cuMemCreate) (&handle, MIB2, &prop, 0));
+  return handle;
+}
+
+static CUdeviceptr
+map (CUmemGenericAllocationHandle handle)
+{
+  CUmemAccessDesc access = { .location.type = CU_MEM_LOCATION_TYPE_DEVICE, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
+  CUdeviceptr address;
+
+  OK (RAW (cuMemAddressReserve) (&address, MIB2, 0, 0, 0));
+  OK (RAW (cuMemMap) (address, MIB2, 0, handle, 0));
+  OK (RAW (cuMemSetAccess) (address, MIB2, &access, 1));
+  return address;
+}
+
+static void
+two_addresses (void)
+{
+  CUmemGenericAllocationHandle handle = chunk (FALSE);
+  CUdeviceptr p = map (handle), q = map (handle);
+
+  set (p, s);
+  set (q + (right ? SIZE : 0), t);
+}
+
+static void
+two_addresses_read (void)
+{
+  CUmemGenericAllocationHandle handle = chunk (FALSE);
+  CUdeviceptr p = map (handle), q = map (handle), r = memory ();
+
+  set (p, s);
+  if (right)
+    wait_for (s);
+  copy (r, q, t);
+}
+
+static void
+unmapped_too_early (void)
+{
+  CUdeviceptr p = map (chunk (FALSE));
+
+  if (!right)
+    OK (RAW (cuLaunchHostFunc) (u, gate, NULL));
+  set (p, s);
+  if (right)
+    wait_for (s);
+  OK (RAW (cuMemUnmap) (p, MIB2));
+  g_atomic_int_set (&gate_open, TRUE);
+}
+
+static void
+unmapped_the_other_address (void)
+{
+  CUmemGenericAllocationHandle handle = chunk (FALSE);
+  CUdeviceptr p = map (handle), q = map (handle);
+
+  set (p, s);
+  OK (RAW (cuMemUnmap) (right ? q : p, MIB2));
+}
+
+/* ---- a pool of the program's own ---- */
+
+static void
+pool_hands_out_too_early (void)
+{
+  CUdeviceptr p = memory ();
+
+  SIMULATOR (gcudasim_declare_allocation)
+  (s, p, 1024, "pool allocation");
+  set_part (p, 1024, s);
+  SIMULATOR (gcudasim_declare_free)
+  (s, p, 1024, "pool free");
+  if (right)
+    order (s, t);
+  SIMULATOR (gcudasim_declare_allocation)
+  (t, p, 1024, "pool allocation");
+  set_part (p, 1024, t);
+}
+
+static void
+pool_memory_used_after_free (void)
+{
+  CUdeviceptr p = memory ();
+
+  SIMULATOR (gcudasim_declare_allocation)
+  (s, p, 1024, "pool allocation");
+  SIMULATOR (gcudasim_declare_free)
+  (s, p, 1024, "pool free");
+  set_part (p + (right ? 1024 : 1023), 64, s);
+}
+
+static void
+pool_memory_freed_too_early (void)
+{
+  CUdeviceptr p = memory ();
+
+  SIMULATOR (gcudasim_declare_allocation)
+  (s, p, 1024, "pool allocation");
+  order (s, t);
+  set_part (p, 1024, t);
+  if (right)
+    order (t, s);
+  SIMULATOR (gcudasim_declare_free)
+  (s, p, 1024, "pool free");
+}
+
+/* ---- through the library ---- */
+
+static GCudaDevice *device;
+static GCudaStream *one, *two;
+static GCudaBuffer *
+new_buffer (GCudaStream *stream)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (GCudaDeviceMemoryResource) pool = NULL;
+  GCudaBuffer *buffer;
+
+  device = gcuda_device_new (0, &error);
+  g_assert_no_error (error);
+  one = gcuda_stream_new_for_device (device, &error);
+  g_assert_no_error (error);
+  two = gcuda_stream_new_for_device (device, &error);
+  g_assert_no_error (error);
+  pool = gcuda_device_memory_resource_new (device, &error);
+  g_assert_no_error (error);
+  buffer = gcuda_memory_resource_allocate (GCUDA_MEMORY_RESOURCE (pool), SIZE, stream != NULL ? stream : one, &error);
+  g_assert_no_error (error);
+  return buffer;
+}
+
+static void
+deallocation_stream_replaced (void)
+{
+  GCudaBuffer *buffer = new_buffer (NULL);
+
+  g_assert_true (gcuda_buffer_fill (buffer, 1, 1, one, NULL));
+  g_assert_true (gcuda_buffer_set_deallocation_stream (buffer, two, NULL));
+  if (right)
+    g_assert_true (gcuda_stream_wait_stream (two, one, NULL));
+  g_object_unref (buffer);
+}
+
+static void
+closed_on_another_stream (void)
+{
+  GCudaBuffer *buffer = new_buffer (NULL);
+
+  g_assert_true (gcuda_buffer_fill (buffer, 1, 1, one, NULL));
+  g_assert_true (gcuda_buffer_close (buffer, right ? one : two, NULL));
+}
+
+static void
+kernel_on_another_stream (void)
+{
+  g_autoptr (GError) error = NULL;
+  GCudaBuffer *buffer = new_buffer (NULL);
+
+  g_assert_true (gcuda_buffer_fill (buffer, 1, 1, one, NULL));
+  if (right)
+    g_assert_true (gcuda_stream_wait_stream (two, one, NULL));
+  g_assert_true (gcuda_stream_declare_access (two, buffer, 0, SIZE, GCUDA_ACCESS_FLAGS_READ, &error));
+  g_assert_no_error (error);
+  g_assert_true (gcuda_stream_wait_stream (one, two, NULL));
+  g_object_unref (buffer);
+}
+
+static void
+kernel_writes_what_a_copy_reads (void)
+{
+  g_autoptr (GError) error = NULL;
+  GCudaBuffer *buffer = new_buffer (NULL);
+  CUdeviceptr q = memory ();
+
+  copy (q, gcuda_buffer_get_address (buffer), gcuda_stream_get_cuda_stream (one));
+  g_assert_true (gcuda_stream_wait_stream (two, one, NULL));
+  copy (q, gcuda_buffer_get_address (buffer), gcuda_stream_get_cuda_stream (two));
+  /* A kernel that only reads may run beside that. */
+  g_assert_true (gcuda_stream_declare_access (one, buffer, 0, SIZE, right ? GCUDA_ACCESS_FLAGS_READ : GCUDA_ACCESS_FLAGS_WRITE, &error));
+  g_assert_no_error (error);
+  g_assert_true (gcuda_stream_wait_stream (one, two, NULL));
+  g_object_unref (buffer);
+}
+
+static void
+view_on_another_stream (void)
+{
+  GCudaBuffer *buffer = new_buffer (NULL);
+  GCudaBuffer *view = gcuda_buffer_new_view (buffer, SIZE / 2, SIZE / 2, NULL);
+
+  g_assert_true (gcuda_stream_wait_stream (two, one, NULL));
+  g_assert_true (gcuda_buffer_fill_range (buffer, 0, right ? SIZE / 2 : SIZE, 1, 1, one, NULL));
+  g_assert_true (gcuda_buffer_fill (view, 2, 1, two, NULL));
+  g_assert_true (gcuda_stream_wait_stream (one, two, NULL));
+  g_object_unref (view);
+  g_object_unref (buffer);
+}
+
+/* ---- two processes ---- */
+
+static char *
+to_text (gconstpointer data, gsize size)
+{
+  return g_base64_encode (data, size);
+}
+
+static void
+from_text (const char *text, gpointer data, gsize size)
+{
+  gsize length;
+  g_autofree guchar *bytes = g_base64_decode (text, &length);
+
+  g_assert_cmpuint (length, ==, size);
+  memcpy (data, bytes, size);
+}
+
+/* Runs the importer, which inherits FD, and waits until it is done. */
+static void
+run_importer (const char *kind, int fd, const char *first, const char *second)
+{
+  g_autofree char *number = g_strdup_printf ("%d", fd);
+  const char *argv[] = { program, "--import", kind, number, first, second, NULL };
+  g_autoptr (GError) error = NULL;
+  int status;
+
+  if (fd >= 0)
+    fcntl (fd, F_SETFD, 0);
+  g_spawn_sync (NULL, (char **) argv, NULL, G_SPAWN_LEAVE_DESCRIPTORS_OPEN, NULL, NULL, NULL, NULL, &status, &error);
+  g_assert_no_error (error);
+  g_assert_cmpint (status, ==, 0);
+}
+
+static void
+exported_memory (void)
+{
+  CUdeviceptr p = memory ();
+  CUipcMemHandle handle;
+  g_autofree char *text = NULL;
+
+  OK (RAW (cuIpcGetMemHandle) (&handle, p));
+  set (p, s);
+  if (right)
+    wait_for (s);
+  text = to_text (&handle, sizeof handle);
+  run_importer ("memory", -1, text, "");
+}
+
+static void
+exported_with_an_event (void)
+{
+  CUdeviceptr p = memory ();
+  CUipcMemHandle handle;
+  CUipcEventHandle event_handle;
+  CUevent event;
+  g_autofree char *text = NULL;
+  g_autofree char *event_text = NULL;
+
+  OK (RAW (cuEventCreate) (&event, CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS));
+  OK (RAW (cuIpcGetMemHandle) (&handle, p));
+  OK (RAW (cuIpcGetEventHandle) (&event_handle, event));
+  if (!right)
+    OK (RAW (cuEventRecord) (event, s));
+  set (p, s);
+  if (right)
+    OK (RAW (cuEventRecord) (event, s));
+  text = to_text (&handle, sizeof handle);
+  event_text = to_text (&event_handle, sizeof event_handle);
+  run_importer ("memory", -1, text, event_text);
+}
+
+static void
+exported_before_it_is_written (void)
+{
+  CUdeviceptr p = memory ();
+  CUipcMemHandle handle;
+  g_autofree char *text = NULL;
+
+  set (p, s);
+  if (right)
+    OK (RAW (cuCtxSynchronize) ());
+  OK (RAW (cuIpcGetMemHandle) (&handle, p));
+  text = to_text (&handle, sizeof handle);
+  run_importer ("memory", -1, text, "");
+}
+
+static void
+exported_pool_memory (void)
+{
+  CUmemPoolProps props;
+  CUmemoryPool pool;
+  CUmemPoolPtrExportData data;
+  CUdeviceptr p;
+  g_autofree char *text = NULL;
+  int fd = -1;
+
+  memset (&props, 0, sizeof props);
+  props.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+  props.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  props.handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  OK (RAW (cuMemPoolCreate) (&pool, &props));
+  OK (RAW (cuMemAllocFromPoolAsync) (&p, SIZE, pool, s));
+  OK (RAW (cuMemPoolExportToShareableHandle) (&fd, pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+  OK (RAW (cuMemPoolExportPointer) (&data, p));
+  set (p, s);
+  if (right)
+    wait_for (s);
+  text = to_text (&data, sizeof data);
+  run_importer ("pool", fd, text, "");
+}
+
+static void
+exported_chunk (void)
+{
+  CUmemGenericAllocationHandle handle = chunk (TRUE);
+  CUdeviceptr p = map (handle);
+  int fd = -1;
+
+  OK (RAW (cuMemExportToShareableHandle) (&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+  set (p, s);
+  if (right)
+    wait_for (s);
+  run_importer ("chunk", fd, "", "");
+}
+
+static void
+imported_memory_still_used (void)
+{
+  CUdeviceptr p = memory ();
+  CUipcMemHandle handle;
+  g_autofree char *text = NULL;
+
+  OK (RAW (cuIpcGetMemHandle) (&handle, p));
+  text = to_text (&handle, sizeof handle);
+  /* It waits for its work, or does not, and ends. */
+  run_importer (right ? "memory" : "hasty", -1, text, "");
+  set (p, s);
+}
+
+static int
+import (char **args)
+{
+  const char *kind = args[0];
+  int fd = atoi (args[1]);
+  CUdeviceptr p = 0;
+
+  if (g_str_equal (kind, "memory") || g_str_equal (kind, "hasty"))
+    {
+      CUipcMemHandle handle;
+
+      from_text (args[2], &handle, sizeof handle);
+      OK (RAW (cuIpcOpenMemHandle) (&p, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+      if (*args[3] != '\0')
+        {
+          CUipcEventHandle event_handle;
+          CUevent event;
+
+          from_text (args[3], &event_handle, sizeof event_handle);
+          OK (RAW (cuIpcOpenEventHandle) (&event, event_handle));
+          OK (RAW (cuStreamWaitEvent) (s, event, 0));
+        }
+    }
+  else if (g_str_equal (kind, "pool"))
+    {
+      CUmemPoolPtrExportData data;
+      CUmemoryPool pool;
+
+      from_text (args[2], &data, sizeof data);
+      OK (RAW (cuMemPoolImportFromShareableHandle) (&pool, GINT_TO_POINTER (fd), CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+      OK (RAW (cuMemPoolImportPointer) (&p, pool, &data));
+    }
+  else
+    {
+      CUmemGenericAllocationHandle handle;
+
+      OK (RAW (cuMemImportFromShareableHandle) (&handle, GINT_TO_POINTER (fd), CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+      p = map (handle);
+    }
+  set (p, s);
+  if (!g_str_equal (kind, "hasty"))
+    wait_for (s);
+  return 0;
+}
+
+/* ---- all of them ---- */
+
+static const struct
+{
+  const char *name;
+  const char *kind;
+  void (*run) (void);
+  gboolean simulated_only; /* a real driver's descriptors do not tell what they are of */
+} races[] = {
+#define RACE(name, kind)     \
+  {                          \
+#name, kind, name, FALSE \
+  }
+  RACE (use_before_allocation, "use-before-allocation"),
+  RACE (copy_before_allocation, "use-before-allocation"),
+  RACE (free_before_allocation, "free-before-last-use"),
+  RACE (free_before_write, "free-before-last-use"),
+  RACE (free_before_read, "free-before-last-use"),
+  RACE (free_with_an_old_event, "free-before-last-use"),
+  RACE (free_on_legacy, "free-before-last-use"),
+  RACE (use_after_free, "use-after-free"),
+  RACE (use_after_free_elsewhere, "use-after-free"),
+  RACE (write_write, "write-write"),
+  RACE (write_after_read, "read-write"),
+  RACE (read_after_write, "read-write"),
+  RACE (write_after_two_reads, "read-write"),
+  RACE (overlapping_parts, "write-write"),
+  RACE (overlapping_columns, "write-write"),
+  RACE (overlapping_rows_of_a_copy, "write-write"),
+  RACE (overlapping_volumes, "write-write"),
+  RACE (one_of_many_events, "write-write"),
+  RACE (event_recorded_too_early, "write-write"),
+  RACE (event_recorded_again, "write-write"),
+  RACE (event_never_recorded, "write-write"),
+  RACE (wait_after_the_use, "write-write"),
+  RACE (wait_is_no_two_way_street, "write-write"),
+  RACE (synchronized_another_stream, "write-write"),
+  RACE (event_synchronized_too_early, "write-write"),
+  RACE (query_without_success, "write-write"),
+  RACE (host_function_not_awaited, "write-write"),
+  RACE (legacy_and_non_blocking, "write-write"),
+  RACE (non_blocking_and_legacy, "write-write"),
+  RACE (per_thread_and_non_blocking, "write-write"),
+  RACE (per_thread_streams_of_two_threads, "write-write"),
+  RACE (blocking_streams_are_not_ordered, "write-write"),
+  RACE (synchronous_upload_has_not_arrived, "read-write"),
+  RACE (synchronous_memset_is_not_awaited, "read-write"),
+  RACE (another_context_synchronized, "write-write"),
+  RACE (second_of_two_copies, "write-write"),
+  RACE (write_value, "write-write"),
+  RACE (download_of_what_is_written, "read-write"),
+  RACE (copy_between_devices, "write-write"),
+  RACE (launch_and_stream, "write-write"),
+  RACE (two_graphs, "write-write"),
+  RACE (branches_of_a_capture, "write-write"),
+  RACE (nodes_without_an_edge, "write-write"),
+  RACE (memory_of_a_graph, "use-before-allocation"),
+  RACE (memory_of_a_graph_freed, "free-before-last-use"),
+  RACE (kernel_in_a_capture, "write-write"),
+  RACE (upload_source_changed, "upload-changed"),
+  RACE (download_read_too_early, "host-access"),
+  RACE (mapped_memory_read_too_early, "host-access"),
+  RACE (managed_memory_read_too_early, "host-access"),
+  RACE (registered_memory_written_too_early, "host-access"),
+  RACE (declared_host_access, "upload-changed"),
+  RACE (two_streams_on_host_memory, "read-write"),
+  RACE (two_addresses, "write-write"),
+  RACE (two_addresses_read, "read-write"),
+  RACE (unmapped_too_early, "unmap"),
+  RACE (unmapped_the_other_address, "unmap"),
+  RACE (pool_hands_out_too_early, "pool-reuse"),
+  RACE (pool_memory_used_after_free, "use-after-free"),
+  RACE (pool_memory_freed_too_early, "free-before-last-use"),
+  RACE (deallocation_stream_replaced, "deallocation-stream"),
+  RACE (closed_on_another_stream, "deallocation-stream"),
+  RACE (kernel_on_another_stream, "read-write"),
+  RACE (kernel_writes_what_a_copy_reads, "read-write"),
+  RACE (view_on_another_stream, "write-write"),
+  RACE (exported_memory, "shared-memory"),
+  RACE (exported_with_an_event, "shared-memory"),
+  RACE (exported_before_it_is_written, "shared-memory"),
+  RACE (exported_pool_memory, "shared-memory"),
+  { "exported_chunk", "shared-memory", exported_chunk, TRUE },
+  RACE (imported_memory_still_used, "shared-memory"),
+};
+
+static void
+start (void)
+{
+  OK (RAW (cuDevicePrimaryCtxRetain) (&context, 0));
+  OK (RAW (cuCtxPushCurrent) (context));
+  s = new_stream (CU_STREAM_NON_BLOCKING);
+  t = new_stream (CU_STREAM_NON_BLOCKING);
+  u = new_stream (CU_STREAM_NON_BLOCKING);
+}
+
+static char *
+run_child (gsize index, const char *variant, gboolean *started)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (GSubprocessLauncher) launcher = g_subprocess_launcher_new (G_SUBPROCESS_FLAGS_STDOUT_PIPE | G_SUBPROCESS_FLAGS_STDERR_MERGE);
+  g_autoptr (GSubprocess) process = NULL;
+  g_autofree char *folder = g_dir_make_tmp ("gcuda-XXXXXX", &error);
+  g_autofree char *path = g_build_filename (folder, "reports", NULL);
+  g_autofree char *out = NULL;
+  char *reports = NULL;
+
+  g_assert_no_error (error);
+  g_subprocess_launcher_setenv (launcher, "GCUDASIM_CHECK", "report", TRUE);
+  g_subprocess_launcher_setenv (launcher, "GCUDASIM_CHECK_FILE", path, TRUE);
+  process = g_subprocess_launcher_spawn (launcher, &error, program, "--race", races[index].name, variant, NULL);
+  g_assert_no_error (error);
+  g_assert_true (g_subprocess_communicate_utf8 (process, NULL, NULL, &out, NULL, &error));
+  g_assert_no_error (error);
+  g_test_message ("%s", out);
+  *started = g_subprocess_get_if_exited (process) && g_subprocess_get_exit_status (process) == 0;
+  g_file_get_contents (path, &reports, NULL, NULL);
+  unlink (path);
+  rmdir (folder);
+  return reports != NULL ? reports : g_strdup ("");
+}
+
+static void
+test_race (gconstpointer data)
+{
+  gsize index = GPOINTER_TO_SIZE (data);
+  g_autofree char *want = g_strdup_printf ("{\"kind\":\"%s\",", races[index].kind);
+  g_autofree char *wrong_reports = NULL;
+  g_autofree char *right_reports = NULL;
+  gboolean done;
+
+  if (races[index].simulated_only && !gcuda_test_is_simulated ())
+    {
+      g_test_skip ("a device's descriptor is the same for all memory");
+      return;
+    }
+  /* A real driver may well end it, if it is wrong. */
+  wrong_reports = run_child (index, "wrong", &done);
+  g_assert_true (done || !gcuda_test_is_simulated ());
+  g_assert_true (g_str_has_prefix (wrong_reports, want));
+  g_assert_nonnull (strstr (wrong_reports, "\"missing\":\""));
+  right_reports = run_child (index, "right", &done);
+  g_assert_true (done);
+  g_assert_cmpstr (right_reports, ==, "");
+}
+
+int
+main (int argc, char **argv)
+{
+  program = g_file_read_link ("/proc/self/exe", NULL);
+  /* There is no checker in a real driver. */
+  g_setenv ("GCUDA_DRIVER", "checked", FALSE);
+  if (argc == 4 && g_str_equal (argv[1], "--race"))
+    {
+      alarm (30);
+      right = g_str_equal (argv[3], "right");
+      for (gsize i = 0; i < G_N_ELEMENTS (races); i++)
+        {
+          if (!g_str_equal (races[i].name, argv[2]))
+            continue;
+          start ();
+          races[i].run ();
+          fflush (stdout);
+          return 0;
+        }
+      return 2;
+    }
+  if (argc == 6 && g_str_equal (argv[1], "--import"))
+    {
+      alarm (20);
+      start ();
+      return import (argv + 2);
+    }
+  gcuda_test_init (&argc, &argv);
+  for (gsize i = 0; i < G_N_ELEMENTS (races); i++)
+    {
+      g_autofree char *path = g_strdup_printf ("/races/%s/%s", races[i].kind, races[i].name);
+
+      g_test_add_data_func (path, GSIZE_TO_POINTER (i), test_race);
+    }
+  return g_test_run ();
+}
