@@ -167,24 +167,17 @@ _gcuda_context_box_is_alive (GCudaContextBox *self)
 }
 
 gboolean
-_gcuda_context_box_check (GCudaContextBox *self,
-                          GError **error)
+_gcuda_context_box_fail (GCudaContextBox *self,
+                         CUresult result,
+                         GError **error)
 {
-  unsigned long long id = 0;
-  CUresult result;
-
-  if (!_gcuda_driver_check (error))
-    return FALSE;
-  result = _gcuda_driver.CtxGetId (self->handle, &id);
   if (result == CUDA_ERROR_NOT_PERMITTED)
     return TRUE;
   if (result == CUDA_ERROR_DEINITIALIZED || (result != CUDA_SUCCESS && !says_gone (result)))
     return _gcuda_fail_driver (error, result, "asking whether the context of device %d is still there", (int) self->device);
-  if (result != CUDA_SUCCESS || id != self->id)
-    return _gcuda_fail (error, GCUDA_ERROR_CONTEXT_IS_DESTROYED,
-                        "the context of device %d was reset or destroyed by others (CUDA_ERROR_CONTEXT_IS_DESTROYED); what was made in it is gone: get the device's context again",
-                        (int) self->device);
-  return TRUE;
+  return _gcuda_fail (error, GCUDA_ERROR_CONTEXT_IS_DESTROYED,
+                      "the context of device %d was reset or destroyed by others (CUDA_ERROR_CONTEXT_IS_DESTROYED); what was made in it is gone: get the device's context again",
+                      (int) self->device);
 }
 
 static CUresult

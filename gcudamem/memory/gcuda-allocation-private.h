@@ -12,7 +12,7 @@ G_BEGIN_DECLS
  */
 typedef struct _GCudaAllocation GCudaAllocation;
 
-/* Each with one holder, for the caller. They take the use of @box over. */
+/* Each with a reference and a hold, for the caller. They take the use of @box over. */
 GCudaAllocation *_gcuda_allocation_new (GCudaMemoryResource *resource,
                                         CUdeviceptr address,
                                         gsize size,

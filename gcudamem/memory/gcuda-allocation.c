@@ -35,13 +35,21 @@ allocation_new (CUdeviceptr address,
                 GCudaDevice *device,
                 GCudaStreamBox *box)
 {
-  GCudaAllocation *self = g_new0 (GCudaAllocation, 1);
+  /* Not g_new0 (): zeroed memory comes from the slow side of malloc, and clearing all of it costs as much again. */
+  GCudaAllocation *self = g_new (GCudaAllocation, 1);
 
-  self->refs = 1;
+  self->waiter = (GCudaStreamWaiter){ 0 };
+  self->refs = 2; /* that of all holders, and the caller's */
   self->holders = 1;
+  self->lock = 0;
+  self->frees_in_order = FALSE;
+  self->armed = FALSE;
   self->address = address;
   self->size = size;
   self->device = device;
+  self->resource = NULL;
+  self->owner = NULL;
+  self->owner_context = NULL;
   self->stream = box;
   self->thread = _gcuda_thread_id ();
   return self;

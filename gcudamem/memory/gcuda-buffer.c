@@ -45,20 +45,21 @@ enum
 
 static GParamSpec *properties[N_PROPS];
 
-/* Gives the hold on the memory back, once. */
+/* TRUE, once: the hold on the memory is then the caller's to give back. */
 static gboolean
 end (GCudaBuffer *self)
 {
-  if (self->allocation == NULL || !g_atomic_int_compare_and_exchange (&self->closed, FALSE, TRUE))
-    return FALSE;
-  _gcuda_allocation_unhold (self->allocation);
-  return TRUE;
+  return self->allocation != NULL && !g_atomic_int_get (&self->closed) &&
+         g_atomic_int_compare_and_exchange (&self->closed, FALSE, TRUE);
 }
 
 static void
 gcuda_buffer_dispose (GObject *object)
 {
-  end (GCUDA_BUFFER (object));
+  GCudaBuffer *self = GCUDA_BUFFER (object);
+
+  if (end (self))
+    _gcuda_allocation_unhold (self->allocation);
 
   G_OBJECT_CLASS (gcuda_buffer_parent_class)->dispose (object);
 }
@@ -195,7 +196,7 @@ _gcuda_buffer_new (GCudaAllocation *allocation)
 {
   GCudaBuffer *self = g_object_new (GCUDA_TYPE_BUFFER, NULL);
 
-  self->allocation = _gcuda_allocation_ref (allocation);
+  self->allocation = allocation;
   self->size = _gcuda_allocation_get_size (allocation);
   return self;
 }
@@ -313,7 +314,7 @@ gcuda_buffer_new_view (GCudaBuffer *buffer,
       _gcuda_allocation_unhold (allocation);
       return NULL;
     }
-  self = _gcuda_buffer_new (allocation);
+  self = _gcuda_buffer_new (_gcuda_allocation_ref (allocation));
   self->offset = buffer->offset + offset;
   self->size = size;
   return self;
@@ -390,10 +391,8 @@ gcuda_buffer_close (GCudaBuffer *self,
                     GCudaStream *stream,
                     GError **error)
 {
-  GCudaAllocation *allocation;
   GCudaMemoryResource *resource;
   GCudaHome *home = NULL;
-  gboolean ended;
 
   g_return_val_if_fail (GCUDA_IS_BUFFER (self), FALSE);
 
@@ -401,28 +400,23 @@ gcuda_buffer_close (GCudaBuffer *self,
     return TRUE;
   if (stream != NULL && !gcuda_buffer_set_deallocation_stream (self, stream, error))
     return FALSE;
-  allocation = _gcuda_buffer_hold (self, "closing a buffer", NULL);
-  if (allocation == NULL)
+  if (!end (self))
     return TRUE; /* by another thread, just now */
   /* A resource that is bound to this thread may have been waiting for a call on it. */
-  resource = _gcuda_allocation_get_resource (allocation);
+  resource = _gcuda_allocation_get_resource (self->allocation);
   if (resource != NULL && _gcuda_memory_resource_get_home (resource) != NULL)
     home = _gcuda_home_ref (_gcuda_memory_resource_get_home (resource));
-  ended = end (self);
-  _gcuda_allocation_unhold (allocation);
+  _gcuda_allocation_unhold (self->allocation);
   if (home != NULL)
     {
       _gcuda_home_drain (home);
       _gcuda_home_unref (home);
     }
-  if (ended)
-    {
-      /* A handler may drop what the caller holds. */
-      g_object_ref (self);
-      g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_CLOSED]);
-      g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_ADDRESS]);
-      g_object_unref (self);
-    }
+  /* A handler may drop what the caller holds. */
+  g_object_ref (self);
+  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_CLOSED]);
+  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_ADDRESS]);
+  g_object_unref (self);
   return TRUE;
 }
 

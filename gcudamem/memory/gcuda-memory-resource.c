@@ -351,6 +351,21 @@ gcuda_memory_resource_is_host_accessible (GCudaMemoryResource *self)
  * Since: 0.1
  */
 
+/* GCUDA_IS_MEMORY_RESOURCE (), by one comparison for that class of the library's own that the thread used last. */
+static inline gboolean
+is_memory_resource (GCudaMemoryResource *self)
+{
+  static GCUDA_THREAD_LOCAL gconstpointer last = NULL;
+
+  if (G_LIKELY (self != NULL && last != NULL && ((GTypeInstance *) self)->g_class == last))
+    return TRUE;
+  if (!GCUDA_IS_MEMORY_RESOURCE (self))
+    return FALSE;
+  if (_gcuda_memory_resource_operations (self) != NULL)
+    last = ((GTypeInstance *) self)->g_class;
+  return TRUE;
+}
+
 static gboolean
 check (GCudaMemoryResource *self,
        GError **error)
@@ -420,7 +435,7 @@ gcuda_memory_resource_allocate (GCudaMemoryResource *self,
   CUdeviceptr address = 0;
   gboolean in_order;
 
-  g_return_val_if_fail (GCUDA_IS_MEMORY_RESOURCE (self), NULL);
+  g_return_val_if_fail (is_memory_resource (self), NULL);
 
   box = _gcuda_stream_hold (stream, what, error);
   if (box == NULL)
@@ -528,7 +543,7 @@ gcuda_memory_resource_allocate_address (GCudaMemoryResource *self,
   GCudaStreamBox *box;
   CUdeviceptr address = 0;
 
-  g_return_val_if_fail (GCUDA_IS_MEMORY_RESOURCE (self), 0);
+  g_return_val_if_fail (is_memory_resource (self), 0);
 
   if (!check_alignment (&alignment, what, error) || !check_size (0, size, what, error))
     return 0;
@@ -583,7 +598,7 @@ gcuda_memory_resource_deallocate_address (GCudaMemoryResource *self,
   GCudaStreamCall call;
   CUresult result;
 
-  g_return_val_if_fail (GCUDA_IS_MEMORY_RESOURCE (self), FALSE);
+  g_return_val_if_fail (is_memory_resource (self), FALSE);
 
   if (address == 0)
     return _gcuda_fail (error, GCUDA_ERROR_INVALID_ARGUMENT, "%s: 0 is no address", what);
