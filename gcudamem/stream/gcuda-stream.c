@@ -991,6 +991,9 @@ host_function_reached (void *data)
  * one of the calling thread now, only while that runs, and so may use everything, this library included. The stream goes on
  * without waiting for it; this object lives until it was called. Any thread.
  *
+ * Nobody else can let @user_data go: with a main context that never runs again, it stays to the end of the process, and so
+ * do the context and this object.
+ *
  * On failure only @destroy is called. If the context is lost before the stream gets there, neither is
  * ever called.
  *
