@@ -712,6 +712,63 @@ test_copy_by_other_device (Bed *bed,
   }
 }
 
+/* A download that fails when its copy is on the way already: no memory is let go that the driver still writes to. */
+static void
+test_download_in_flight (Bed *bed,
+                         gconstpointer data)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (GCudaBuffer) buffer = gcuda_memory_resource_allocate (bed->resource, 4096, bed->stream, &error);
+  static const struct
+  {
+    const char *spec;
+    GCudaError code;
+  } failures[] = {
+    { "cuStreamSynchronize:1=STREAM_CAPTURE_UNSUPPORTED", GCUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED },
+    { "cuStreamSynchronize:1=UNKNOWN", GCUDA_ERROR_UNKNOWN },
+  };
+  guint8 target[16];
+
+  g_assert_no_error (error);
+  if (!gcuda_test_is_simulated ())
+    {
+      g_test_skip ("needs calls that fail");
+      return;
+    }
+  pattern_fill (buffer, 7, bed->stream);
+
+  /* Waiting may be what another thread's capture forbids: that is told, but waited is all the same. */
+  for (guint i = 0; i < G_N_ELEMENTS (failures); i++)
+    {
+      g_auto (GStrv) log = NULL;
+
+      gcuda_test_log_start ();
+      gcuda_test_fail_calls (failures[i].spec);
+      g_assert_false (gcuda_buffer_download_into (buffer, 0, target, sizeof target, bed->stream, &error));
+      assert_error_and_clear (error, failures[i].code);
+      gcuda_test_fail_calls (NULL);
+      log = gcuda_test_log_take ();
+      g_assert_cmpuint (gcuda_test_log_count (log, "cuMemcpyDtoHAsync", "= SUCCESS", NULL), ==, 1);
+      g_assert_cmpuint (gcuda_test_log_count (log, "cuThreadExchangeStreamCaptureMode", "= SUCCESS", NULL), ==, 2);
+      g_assert_cmpuint (gcuda_test_log_count (log, "cuStreamSynchronize", "= SUCCESS", NULL), ==, 1);
+    }
+
+  /* If there is no waiting at all, the memory is let go once the stream has passed the copy. */
+  gcuda_test_log_start ();
+  gcuda_test_fail_calls ("cuStreamSynchronize:1+=UNKNOWN");
+  g_assert_null (gcuda_buffer_download (buffer, 0, 16, bed->stream, &error));
+  assert_error_and_clear (error, GCUDA_ERROR_UNKNOWN);
+  gcuda_test_fail_calls (NULL);
+  g_assert_true (gcuda_reclaim (NULL, &error));
+  {
+    g_auto (GStrv) log = gcuda_test_log_take ();
+
+    g_assert_cmpuint (gcuda_test_log_count (log, "cuEventRecord", "= SUCCESS", NULL), ==, 1);
+    g_assert_cmpuint (gcuda_test_log_count (log, "cuEventQuery", "= SUCCESS", NULL), ==, 1);
+  }
+  pattern_assert (buffer, 7, bed->stream);
+}
+
 int
 main (int argc,
       char **argv)
@@ -733,6 +790,7 @@ main (int argc,
   bed_add ("/buffer/many-rows", test_many_rows);
   bed_add ("/buffer/copy-by-other-device", test_copy_by_other_device);
   bed_add ("/buffer/sizes", test_sizes);
+  bed_add ("/buffer/download-in-flight", test_download_in_flight);
   bed_add ("/buffer/close-while-used", test_close_while_used);
   return g_test_run ();
 }

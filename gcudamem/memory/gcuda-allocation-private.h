@@ -78,5 +78,8 @@ gboolean _gcuda_stream_keep_begin (GCudaStreamCall *call,
 void _gcuda_stream_keep_end (GCudaStreamCall *call,
                              GCudaKeeper *keeper,
                              gboolean queued);
+/* The same, for what turns out to be in use after it is too late for an error. Takes @bytes over. */
+void _gcuda_stream_keep_late (GCudaStreamCall *call,
+                              GBytes *bytes);
 
 G_END_DECLS

@@ -638,3 +638,13 @@ _gcuda_stream_keep_end (GCudaStreamCall *call,
   keeper->box = call->box;
   _gcuda_stream_box_queue (call->box, &keeper->waiter, _gcuda_thread_id (), keeper_passed);
 }
+
+void
+_gcuda_stream_keep_late (GCudaStreamCall *call,
+                         GBytes *bytes)
+{
+  GCudaKeeper *self = g_new0 (GCudaKeeper, 1);
+
+  self->bytes = bytes;
+  _gcuda_stream_keep_end (call, self, TRUE);
+}

@@ -1256,6 +1256,64 @@ gcuda_buffer_upload_data (GCudaBuffer *self,
   return gcuda_buffer_upload (self, offset, bytes, stream, error);
 }
 
+/* Waits for a copy into host memory. FALSE: the driver may still write there. */
+static gboolean
+wait_for_copy (CUstream handle,
+               CUresult *result)
+{
+  CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+  CUresult again;
+
+  *result = _gcuda_driver.StreamSynchronize (handle);
+  if (*result == CUDA_SUCCESS || _gcuda_result_is_sticky (*result))
+    return TRUE;
+  /* Another thread's capture may forbid waiting, but the copy is on its way: wait all the same, in the mode that is allowed
+   * to. */
+  _gcuda_driver.ThreadExchangeStreamCaptureMode (&mode);
+  again = _gcuda_driver.StreamSynchronize (handle);
+  _gcuda_driver.ThreadExchangeStreamCaptureMode (&mode);
+  return again == CUDA_SUCCESS || _gcuda_result_is_sticky (again);
+}
+
+/* @owned is @data if that is the library's: taken over on a failure that leaves it in use. */
+static gboolean
+download (GCudaBuffer *self,
+          guint64 offset,
+          gpointer data,
+          gpointer *owned,
+          gsize length,
+          GCudaStream *stream,
+          GError **error)
+{
+  static const char what[] = "downloading from a buffer";
+  GCudaAllocation *allocation;
+  GCudaStreamCall call;
+  CUresult result;
+  gboolean success = FALSE;
+
+  if (data == NULL && length > 0)
+    return _gcuda_fail (error, GCUDA_ERROR_INVALID_ARGUMENT, "%s: no place was given for the data", what);
+  allocation = _gcuda_buffer_hold (self, what, error);
+  if (allocation == NULL)
+    return FALSE;
+  if (check_range (self, offset, length, what, error) && _gcuda_stream_call_begin (&call, stream, what, error))
+    {
+      if (length == 0)
+        success = _gcuda_stream_call_end (&call, CUDA_SUCCESS, what, error);
+      else if (_gcuda_stream_call_refuse_capture (&call, what, error))
+        {
+          result = _gcuda_driver.MemcpyDtoHAsync (data, _gcuda_allocation_get_address (allocation) + self->offset + offset, length, call.handle);
+          if (result == CUDA_SUCCESS && !wait_for_copy (call.handle, &result) && owned != NULL)
+            _gcuda_stream_keep_late (&call, g_bytes_new_take (g_steal_pointer (owned), length));
+          success = _gcuda_stream_call_end (&call, result, what, error);
+        }
+      else
+        _gcuda_stream_call_end (&call, CUDA_SUCCESS, what, NULL);
+    }
+  _gcuda_allocation_unhold (allocation);
+  return success;
+}
+
 /**
  * gcuda_buffer_download_into: (skip)
  * @self: a buffer
@@ -1281,45 +1339,9 @@ gcuda_buffer_download_into (GCudaBuffer *self,
                             GCudaStream *stream,
                             GError **error)
 {
-  static const char what[] = "downloading from a buffer";
-  GCudaAllocation *allocation;
-  GCudaStreamCall call;
-  CUresult result = CUDA_SUCCESS;
-  gboolean success = FALSE;
-
   g_return_val_if_fail (GCUDA_IS_BUFFER (self), FALSE);
 
-  if (data == NULL && length > 0)
-    return _gcuda_fail (error, GCUDA_ERROR_INVALID_ARGUMENT, "%s: no place was given for the data", what);
-  allocation = _gcuda_buffer_hold (self, what, error);
-  if (allocation == NULL)
-    return FALSE;
-  if (check_range (self, offset, length, what, error) && _gcuda_stream_call_begin (&call, stream, what, error))
-    {
-      if (length == 0)
-        success = _gcuda_stream_call_end (&call, CUDA_SUCCESS, what, error);
-      else if (_gcuda_stream_call_refuse_capture (&call, what, error))
-        {
-          result = _gcuda_driver.MemcpyDtoHAsync (data, _gcuda_allocation_get_address (allocation) + self->offset + offset, length, call.handle);
-          if (result == CUDA_SUCCESS)
-            result = _gcuda_driver.StreamSynchronize (call.handle);
-          /* Another thread's capture forbids waiting, but the copy is on its way into the caller's memory: wait all the same,
-           * in the mode that is allowed to. */
-          if (result == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
-            {
-              CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-
-              _gcuda_driver.ThreadExchangeStreamCaptureMode (&mode);
-              _gcuda_driver.StreamSynchronize (call.handle);
-              _gcuda_driver.ThreadExchangeStreamCaptureMode (&mode);
-            }
-          success = _gcuda_stream_call_end (&call, result, what, error);
-        }
-      else
-        _gcuda_stream_call_end (&call, CUDA_SUCCESS, what, NULL);
-    }
-  _gcuda_allocation_unhold (allocation);
-  return success;
+  return download (self, offset, data, NULL, length, stream, error);
 }
 
 /**
@@ -1362,7 +1384,7 @@ gcuda_buffer_download (GCudaBuffer *self,
           return NULL;
         }
     }
-  if (!gcuda_buffer_download_into (self, offset, data, data != NULL ? size : 0, stream, error))
+  if (!download (self, offset, data, &data, data != NULL ? size : 0, stream, error))
     return NULL;
   return g_bytes_new_take (g_steal_pointer (&data), size);
 }
