@@ -520,6 +520,62 @@ test_foreign (Bed *bed,
 }
 
 static void
+note_thread (gpointer data,
+             GObject *object)
+{
+  g_atomic_pointer_set ((GThread **) data, g_thread_self ());
+}
+
+static gpointer
+unref_in_thread (gpointer data)
+{
+  g_object_unref (data);
+  return NULL;
+}
+
+/* The owner of what is foreign is let go in the main context of the thread that gave it, and by no thread of the library's:
+ * also if nothing but that release keeps the context any more. */
+static void
+test_foreign_owner (Bed *bed,
+                    gconstpointer data)
+{
+  for (guint i = 0; i < 4; i++)
+    {
+      gboolean is_stream = i % 2, context_dropped = i / 2;
+      g_autoptr (GError) error = NULL;
+      g_autoptr (GMainContext) main_context = g_main_context_new ();
+      GMainContext *kept = main_context;
+      GObject *owner = g_object_new (G_TYPE_OBJECT, NULL), *foreign;
+      GThread *finalizer = NULL;
+
+      g_object_weak_ref (owner, note_thread, &finalizer);
+      g_main_context_push_thread_default (main_context);
+      if (is_stream)
+        foreign = G_OBJECT (gcuda_stream_new_for_handle (bed->context, gcuda_stream_get_handle (bed->stream), owner, &error));
+      else
+        foreign = G_OBJECT (gcuda_buffer_new_for_address (bed->device, 4096, 16, owner, bed->stream, &error));
+      g_assert_no_error (error);
+      g_main_context_pop_thread_default (main_context);
+      g_object_unref (owner);
+      if (context_dropped)
+        g_clear_pointer (&main_context, g_main_context_unref);
+
+      in_thread (unref_in_thread, foreign);
+      g_assert_true (gcuda_reclaim (NULL, &error));
+      g_assert_no_error (error);
+      while (g_main_context_iteration (NULL, FALSE))
+        ;
+      g_assert_null (g_atomic_pointer_get (&finalizer));
+      /* It is still there: the release keeps it. */
+      g_main_context_ref (kept);
+      while (g_main_context_iteration (kept, FALSE))
+        ;
+      g_assert_true (g_atomic_pointer_get (&finalizer) == g_thread_self ());
+      g_main_context_unref (kept);
+    }
+}
+
+static void
 test_closed (Bed *bed,
              gconstpointer data)
 {
@@ -785,6 +841,7 @@ main (int argc,
   bed_add ("/buffer/upload", test_upload);
   bed_add ("/buffer/views", test_views);
   bed_add ("/buffer/foreign", test_foreign);
+  bed_add ("/buffer/foreign-owner", test_foreign_owner);
   bed_add ("/buffer/closed", test_closed);
   bed_add ("/buffer/dropped-by-handler", test_dropped_by_handler);
   bed_add ("/buffer/many-rows", test_many_rows);
