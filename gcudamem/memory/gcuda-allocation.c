@@ -485,6 +485,8 @@ allocate_by_program (GCudaMemoryResource *resource,
       g_propagate_error (error, g_steal_pointer (&local));
       return FALSE;
     }
+  if (*address > G_MAXUINT64 - size)
+    return _gcuda_fail (error, GCUDA_ERROR_RESOURCE_FAILED, "%s returned the address 0x%llx, behind which there are no %" G_GSIZE_FORMAT " bytes", G_OBJECT_TYPE_NAME (resource), (unsigned long long) *address, size);
   if (*address == 0)
     return _gcuda_fail (error, GCUDA_ERROR_RESOURCE_FAILED, "%s returned no address for %" G_GSIZE_FORMAT " bytes, and no reason", G_OBJECT_TYPE_NAME (resource), size);
   return TRUE;

@@ -366,13 +366,17 @@ is_memory_resource (GCudaMemoryResource *self)
   return TRUE;
 }
 
-static gboolean
-check (GCudaMemoryResource *self,
-       GError **error)
+gboolean
+_gcuda_memory_resource_check (GCudaMemoryResource *self,
+                              const char *what,
+                              GError **error)
 {
   const GCudaResourceOperations *operations = _gcuda_memory_resource_operations (self);
 
-  return operations == NULL || operations->check (self, error);
+  if (operations == NULL || operations->check (self, error))
+    return TRUE;
+  g_prefix_error (error, "%s: ", what);
+  return FALSE;
 }
 
 /* Whether a program's resource that is bound to a thread is used on that one. */
@@ -447,7 +451,7 @@ gcuda_memory_resource_allocate (GCudaMemoryResource *self,
       return NULL;
     }
   in_order = _gcuda_memory_resource_frees_in_order (self);
-  if (check (self, error) && check_size (0, size, what, error) &&
+  if (_gcuda_memory_resource_check (self, what, error) && check_size (0, size, what, error) &&
       (size == 0 || (_gcuda_allocation_reserve (box, in_order, error) &&
                      _gcuda_allocate (self, size, GCUDA_ALIGNMENT, stream, box, &address, error))))
     return _gcuda_buffer_new (_gcuda_allocation_new (self, address, size, in_order, box));
@@ -491,7 +495,7 @@ gcuda_memory_resource_adopt_address (GCudaMemoryResource *self,
     return NULL;
   if (address == 0 || size == 0)
     _gcuda_fail (error, GCUDA_ERROR_INVALID_ARGUMENT, "%s: address 0x%" G_GINT64_MODIFIER "x with %" G_GUINT64_FORMAT " bytes is no memory", what, address, size);
-  else if (check_thread (self, what, error) && check (self, error) && check_size (address, size, what, error))
+  else if (check_thread (self, what, error) && _gcuda_memory_resource_check (self, what, error) && check_size (address, size, what, error))
     {
       in_order = _gcuda_memory_resource_frees_in_order (self);
       if (_gcuda_allocation_reserve (box, in_order, error))
@@ -560,7 +564,7 @@ gcuda_memory_resource_allocate_address (GCudaMemoryResource *self,
   box = _gcuda_stream_hold (stream, what, error);
   if (box == NULL)
     return 0;
-  if (!check_thread (self, what, error) || !check (self, error) || !_gcuda_allocate (self, size, alignment, stream, box, &address, error))
+  if (!check_thread (self, what, error) || !_gcuda_memory_resource_check (self, what, error) || !_gcuda_allocate (self, size, alignment, stream, box, &address, error))
     address = 0;
   _gcuda_stream_box_unuse (box);
   return address;
@@ -602,7 +606,7 @@ gcuda_memory_resource_deallocate_address (GCudaMemoryResource *self,
 
   if (address == 0)
     return _gcuda_fail (error, GCUDA_ERROR_INVALID_ARGUMENT, "%s: 0 is no address", what);
-  if (!check_alignment (&alignment, what, error) || !check (self, error))
+  if (!check_alignment (&alignment, what, error) || !_gcuda_memory_resource_check (self, what, error))
     return FALSE;
   if (!check_thread (self, what, error))
     return FALSE;
