@@ -154,7 +154,7 @@ pass_begin (SimCall *call, gboolean per_thread, SimSymbol *about)
   if (g_atomic_int_get (&sim.forked) || call->thread->nested > 0)
     return CUDA_SUCCESS;
   if (sim.checking && (call->rule = sim_check_rule (call->symbol, &about->rule)) != NULL)
-    sim_check_capture_stack ();
+    sim_check_capture (call->rule);
   if (call->rule == NULL && entry.fd < 0 && entry.memory == NULL && entry.faults == NULL)
     return CUDA_SUCCESS;
 
@@ -207,7 +207,7 @@ sim_call_begin (SimCall *call, const char *symbol, guint flags, gboolean per_thr
   call->thread->function = symbol;
   call->thread->per_thread = per_thread;
   if (sim.checking && (call->rule = sim_check_rule (symbol, &about->rule)) != NULL)
-    sim_check_capture_stack ();
+    sim_check_capture (call->rule);
 
   pthread_mutex_lock (&sim.lock);
   call->entered = TRUE;

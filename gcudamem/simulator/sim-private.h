@@ -585,7 +585,7 @@ void sim_check_guards (guint64 address, gsize size, gboolean on);
 void sim_check_thread_ended (guint64 thread);
 const SimRule *sim_check_rule (const char *symbol, gint *index);
 void sim_check_pause (SimCall *call, gboolean pause);
-void sim_check_capture_stack (void);
+void sim_check_capture (const SimRule *rule);
 void sim_check_before (SimCall *call, void **args);
 void sim_check_after (SimCall *call, void **args, CUresult result);
 guint sim_base_length (const char *symbol);

@@ -67,13 +67,14 @@ void check_host_learn (const CheckClock *clock);
 
 struct _CheckStream
 {
-  guint slot;
+  guint slot; /* from its first operation on */
   CheckClock clock;
   guint64 version; /* of the clock */
   CUstream handle;
   CUcontext context;
   SimStreamKind kind;
   gboolean blocking;
+  gboolean gone;  /* it stands for all those that are */
   guint64 thread; /* owner, of a per-thread one */
   guint64 joined; /* the latest host thread, and what of it */
   guint64 joined_version;
@@ -90,6 +91,8 @@ void check_context_end (CUcontext context);
 void check_stream_wait (CheckStream *stream, const CheckClock *clock);
 /* What the operation that is being queued in the stream comes after. */
 const CheckClock *check_stream_now (CheckStream *stream);
+/* The same, and counts it. */
+guint64 check_stream_tick (CheckStream *stream);
 /* CLOCK learns what was queued in the stream, and what that waits for. */
 void check_stream_past (CheckStream *stream, CheckClock *clock);
 /* Of all streams of a context, or of a device, or (NULL, NULL) of all. */
@@ -156,6 +159,8 @@ typedef enum
 void check_report (CheckKind kind, CheckOp *first, CheckOp *second, CheckObject *object, guint64 offset, guint64 size);
 CheckStack *check_stack_ref (CheckStack *stack);
 void check_stack_unref (CheckStack *stack);
+/* Before the lock is taken; or there is none. */
+void check_stack_capture (gboolean wanted);
 CheckStack *check_stack_current (void);
 gboolean check_report_init (void);
 void check_report_summary (void);
@@ -185,6 +190,7 @@ struct _CheckObject
   CheckOp *made;
   CheckStack *replaced; /* where its deallocation stream was replaced */
   GArray *segments;
+  guint many; /* of them, until which none is looked for that may go */
   CheckShared *shared;
 };
 

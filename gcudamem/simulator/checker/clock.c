@@ -177,7 +177,7 @@ stream_new (CUstream handle, CUcontext context, SimStreamKind kind, gboolean blo
   char *name = g_strdup_printf ("stream %u%s", ++n_streams, kinds[kind]);
 
   check_host (); /* has the first slot */
-  stream->slot = check_slot_new (NULL);
+  stream->slot = CHECK_NO_SLOT;
   stream->handle = handle;
   stream->context = context;
   stream->kind = kind;
@@ -224,13 +224,14 @@ stream_gone (const CheckStream *stream)
     {
       CheckStream *other = g_ptr_array_index (defaults, i);
 
-      if (other->slot == CHECK_NO_SLOT && other->context == stream->context && other->blocking == stream->blocking)
+      if (other->gone && other->context == stream->context && other->blocking == stream->blocking)
         gone = other;
     }
   if (gone == NULL)
     {
       gone = g_new0 (CheckStream, 1);
       gone->slot = CHECK_NO_SLOT;
+      gone->gone = TRUE;
       gone->context = stream->context;
       gone->blocking = stream->blocking;
       g_ptr_array_add (defaults, gone);
@@ -384,6 +385,15 @@ check_stream_now (CheckStream *stream)
   return &stream->clock;
 }
 
+guint64
+check_stream_tick (CheckStream *stream)
+{
+  check_stream_now (stream);
+  if (stream->slot == CHECK_NO_SLOT)
+    stream->slot = check_slot_new (&stream->clock);
+  return check_slot_tick (stream->slot, &stream->clock);
+}
+
 static void
 add_blocking (CheckStream *other, gpointer data)
 {
@@ -427,7 +437,7 @@ check_streams_join (CheckClock *clock, CUcontext context, const CUdevice *device
 static void
 wait_for (CheckStream *stream, gpointer data)
 {
-  if (stream->slot != CHECK_NO_SLOT)
+  if (!stream->gone)
     check_stream_wait (stream, data);
 }
 

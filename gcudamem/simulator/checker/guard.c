@@ -148,7 +148,7 @@ on_fault (int number, siginfo_t *info, void *context)
 #endif
       if (ours && locks)
         {
-          sim_check_capture_stack ();
+          check_stack_capture (TRUE);
           touched (address, writes);
         }
       for (guint i = guards->len; i > 0; i--)

@@ -12,6 +12,8 @@
 
 /* Freed memory that is remembered, to name it when it is used. */
 #define MAX_DEAD 4096
+/* Segments of one object */
+#define MANY 64
 
 typedef struct
 {
@@ -73,6 +75,7 @@ check_object_new (CheckMemory memory, guint64 base, guint64 size, CheckOp *made)
   object->memory = memory;
   object->base = base;
   object->size = size;
+  object->many = MANY;
   object->segments = g_array_new (FALSE, FALSE, sizeof (Segment));
   if (made != NULL)
     {
@@ -223,15 +226,26 @@ meet (CheckOp *first, CheckOp *second, const CheckClock *clock, CheckObject *obj
     check_report (kind_of (first, second, object), first, second, object, segment->start, segment->end - segment->start);
 }
 
+/* Forgets what everything comes after that may happen yet. */
+static void
+forget (Segment *segment)
+{
+  if (segment->write != NULL && segment->write->what != CHECK_FREE && check_is_old (segment->write->slot, segment->write->epoch))
+    g_clear_pointer (&segment->write, check_op_unref);
+  for (guint i = segment->reads != NULL ? segment->reads->len : 0; i > 0; i--)
+    {
+      CheckOp *read = g_ptr_array_index (segment->reads, i - 1);
+
+      if (check_is_old (read->slot, read->epoch))
+        g_ptr_array_remove_index_fast (segment->reads, i - 1);
+    }
+}
+
 static void
 touch (Segment *segment, CheckObject *object, CheckOp *op, const CheckClock *clock)
 {
   if (segment->write != NULL)
-    {
-      meet (segment->write, op, clock, object, segment);
-      if (segment->write->what != CHECK_FREE && check_is_old (segment->write->slot, segment->write->epoch))
-        g_clear_pointer (&segment->write, check_op_unref);
-    }
+    meet (segment->write, op, clock, object, segment);
   if (segment->reads != NULL)
     {
       for (guint i = segment->reads->len; i > 0; i--)
@@ -241,10 +255,11 @@ touch (Segment *segment, CheckObject *object, CheckOp *op, const CheckClock *clo
           if (op->what != CHECK_READ)
             meet (read, op, clock, object, segment);
           /* Whatever comes after a read that came after this one, comes after this one. */
-          if (op->what == CHECK_READ ? check_clock_knows (clock, read->slot, read->epoch) : check_is_old (read->slot, read->epoch))
+          if (op->what == CHECK_READ && check_clock_knows (clock, read->slot, read->epoch))
             g_ptr_array_remove_index_fast (segment->reads, i - 1);
         }
     }
+  forget (segment);
   switch (op->what)
     {
     case CHECK_UNMAP:
@@ -286,6 +301,14 @@ object_access (CheckObject *object, guint64 offset, guint64 size, CheckOp *op, c
       touch (segment, object, op, clock);
     }
   merge (object, first > 0 ? first - 1 : 0, MIN (last, object->segments->len - 1));
+  /* Parts that nobody touches any more are looked at when they have become many. */
+  if (object->segments->len > object->many)
+    {
+      for (guint i = 0; i < object->segments->len; i++)
+        forget (&g_array_index (object->segments, Segment, i));
+      merge (object, 0, object->segments->len - 1);
+      object->many = MAX (MANY, 2 * object->segments->len);
+    }
 }
 
 /* ---- addresses ---- */

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <execinfo.h>
 #include <fcntl.h>
+#include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -75,17 +76,37 @@ static __thread struct
   guint n;
   gpointer frames[MAX_FRAMES + 8];
   char *script;
+  int fd; /* of the file that Python writes to, + 1 */
 } captured;
 
-static gpointer
-own_base (void)
+/* Where this library is. */
+static struct
 {
-  static gpointer base;
-  Dl_info info;
+  guint64 start, end;
+} own;
 
-  if (base == NULL && dladdr ((gpointer) own_base, &info) != 0)
-    base = info.dli_fbase;
-  return base;
+static int
+find_own (struct dl_phdr_info *info, size_t size, void *data)
+{
+  guint64 start = info->dlpi_addr, end = start;
+
+  (void) size;
+  for (guint i = 0; i < info->dlpi_phnum; i++)
+    {
+      if (info->dlpi_phdr[i].p_type == PT_LOAD)
+        end = MAX (end, start + info->dlpi_phdr[i].p_vaddr + info->dlpi_phdr[i].p_memsz);
+    }
+  if ((guintptr) data < start || (guintptr) data >= end)
+    return 0;
+  own.start = start;
+  own.end = end;
+  return 1;
+}
+
+static gboolean
+is_own (gpointer frame)
+{
+  return (guintptr) frame >= own.start && (guintptr) frame < own.end;
 }
 
 /* Python's own crash handler writes the calling thread's stack without the
@@ -166,8 +187,8 @@ python_init (void)
 static char *
 python_read (void)
 {
-  static __thread int fd = -1;
   gpointer thread = python.this_thread ();
+  int fd = captured.fd - 1;
   off_t size;
   char *text;
 
@@ -175,6 +196,7 @@ python_read (void)
     return NULL;
   if (fd < 0)
     fd = memfd_create ("stack", MFD_CLOEXEC);
+  captured.fd = fd + 1;
   if (fd < 0 || ftruncate (fd, 0) != 0 || lseek (fd, 0, SEEK_SET) != 0)
     return NULL;
   python.dump (fd, thread);
@@ -265,12 +287,29 @@ gjs_stack (void)
   return script;
 }
 
-/* Before the lock is taken. */
+/* It ends with the thread. */
+static void
+captured_clear (gpointer data)
+{
+  (void) data;
+  g_clear_pointer (&captured.script, g_free);
+  captured.n = 0;
+  if (captured.fd > 0)
+    close (captured.fd - 1);
+  captured.fd = 0;
+}
+
+static GPrivate captured_key = G_PRIVATE_INIT (captured_clear);
+
 void
-sim_check_capture_stack (void)
+check_stack_capture (gboolean wanted)
 {
   g_clear_pointer (&captured.script, g_free);
   captured.n = 0;
+  if (!wanted)
+    return;
+  if (report.script)
+    g_private_set (&captured_key, &captured);
   if (report.native)
     captured.n = (guint) backtrace (captured.frames, G_N_ELEMENTS (captured.frames));
   if (report.script)
@@ -283,8 +322,11 @@ static guint
 stack_hash (gconstpointer key)
 {
   const CheckStack *stack = key;
-  guint hash = stack->script != NULL ? g_str_hash (stack->script) : 0;
+  guint hash = 0;
 
+  /* The frames of compiled scripts differ each time. */
+  if (stack->script != NULL)
+    return g_str_hash (stack->script);
   for (guint i = 0; i < stack->n; i++)
     hash = hash * 31 + g_direct_hash (stack->frames[i]);
   return hash;
@@ -295,7 +337,9 @@ stack_equal (gconstpointer a, gconstpointer b)
 {
   const CheckStack *x = a, *y = b;
 
-  return x->n == y->n && memcmp (x->frames, y->frames, x->n * sizeof (gpointer)) == 0 && g_strcmp0 (x->script, y->script) == 0;
+  if (x->script != NULL || y->script != NULL)
+    return g_strcmp0 (x->script, y->script) == 0;
+  return x->n == y->n && memcmp (x->frames, y->frames, x->n * sizeof (gpointer)) == 0;
 }
 
 /* Of the call that is being made, referenced. */
@@ -305,9 +349,8 @@ check_stack_current (void)
   CheckStack key = { 1, 0, { NULL }, captured.script };
   guint skip = 0;
   CheckStack *stack;
-  Dl_info info;
 
-  while (skip < captured.n && dladdr (captured.frames[skip], &info) != 0 && info.dli_fbase == own_base ())
+  while (skip < captured.n && is_own (captured.frames[skip]))
     skip++;
   key.n = MIN (captured.n - skip, MAX_FRAMES);
   memcpy (key.frames, captured.frames + skip, key.n * sizeof (gpointer));
@@ -403,15 +446,23 @@ read_suppressions (const char *path)
     {
       char *reason = strchr (lines[i], '#');
       Suppression *suppression;
-      char kind[64], first[128], second[128];
+      char kind[64], first[128], second[128], more;
+      gboolean known = FALSE;
 
       if (reason != NULL)
         *reason++ = '\0';
       if (*g_strstrip (lines[i]) == '\0')
         continue;
-      if (reason == NULL || *g_strstrip (reason) == '\0' || sscanf (lines[i], "%63s %127s %127s", kind, first, second) != 3)
+      if (reason == NULL || *g_strstrip (reason) == '\0' || sscanf (lines[i], "%63s %127s %127s %c", kind, first, second, &more) != 3)
         {
           fprintf (stderr, "gcudasim: %s:%u is not KIND FUNCTION FUNCTION # REASON: ignored\n", path, i + 1);
+          continue;
+        }
+      for (guint k = 0; k < CHECK_N_KINDS; k++)
+        known |= g_pattern_match_simple (kind, kind_names[k]);
+      if (!known)
+        {
+          fprintf (stderr, "gcudasim: %s:%u: there is no kind %s: ignored\n", path, i + 1, kind);
           continue;
         }
       suppression = g_new0 (Suppression, 1);
@@ -473,6 +524,7 @@ check_report_init (void)
   report.script = chosen < 1;
   if (report.script)
     python_init ();
+  dl_iterate_phdr (find_own, (gpointer) find_own);
   report.stacks = g_hash_table_new (stack_hash, stack_equal);
   report.said = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
   path = g_getenv ("GCUDASIM_CHECK_SUPPRESSIONS");
@@ -581,8 +633,10 @@ say_op (GString *text, const CheckOp *op)
 static void
 json_string (GString *text, const char *value)
 {
+  char *valid = g_utf8_make_valid (value, -1);
+
   g_string_append_c (text, '"');
-  for (const char *c = value; *c != '\0'; c++)
+  for (const char *c = valid; *c != '\0'; c++)
     {
       if (*c == '"' || *c == '\\')
         g_string_append_printf (text, "\\%c", *c);
@@ -592,6 +646,7 @@ json_string (GString *text, const char *value)
         g_string_append_c (text, *c);
     }
   g_string_append_c (text, '"');
+  g_free (valid);
 }
 
 static void
@@ -740,6 +795,8 @@ gcudasim_reports (void)
 {
   unsigned long long n;
 
+  if (g_atomic_int_get (&sim.forked))
+    return 0;
   pthread_mutex_lock (&sim.lock);
   n = report.n_reports;
   pthread_mutex_unlock (&sim.lock);

@@ -23,8 +23,11 @@ struct _SimRule
   const char *function; /* without version and stream suffixes */
   void (*before) (Call *c, void **args);
   void (*after) (Call *c, void **args);
-  gboolean fails_too; /* after is called whatever the result */
+  guint flags;
 };
+
+#define FAILS_TOO 1 /* after is called whatever the result */
+#define SITE      2 /* a report may name the place of the call */
 
 #define ARG(type, n) (*(type *) args[n])
 
@@ -67,8 +70,7 @@ queue (Call *c, CUstream handle, guint64 *epoch)
 
   if (stream == NULL)
     return NULL;
-  check_stream_now (stream);
-  *epoch = check_slot_tick (stream->slot, &stream->clock);
+  *epoch = check_stream_tick (stream);
   return stream;
 }
 
@@ -478,9 +480,8 @@ host_call_new (Call *c, CUstream handle, void *data)
     return NULL;
   host = g_new0 (HostCall, 1);
   host->data = data;
-  check_stream_now (stream);
+  host->place.epoch = check_stream_tick (stream);
   host->place.slot = stream->slot;
-  host->place.epoch = check_slot_tick (stream->slot, &stream->clock);
   check_clock_copy (&host->place.clock, &stream->clock);
   n_ahead++;
   return host;
@@ -660,8 +661,7 @@ copied (Call *c, gboolean waits, CUstream handle, const Side *dst, const Side *s
   /* From ordinary memory the call waits, then takes the bytes; they arrive later. */
   if (waits && from_host)
     check_host_learn (check_stream_now (stream));
-  check_stream_now (stream);
-  epoch = check_slot_tick (stream->slot, &stream->clock);
+  epoch = check_stream_tick (stream);
   if (!from_host)
     touch_side (c, stream, epoch, CHECK_READ, src, width, height, depth);
   if (!to_host)
@@ -1113,104 +1113,104 @@ after_launch (Call *c, void **args)
 
 /* ---- the table ---- */
 
-#define EACH_SIZE(name, suffix, function)        \
-  { name "8" suffix, NULL, function, FALSE },    \
-    { name "16" suffix, NULL, function, FALSE }, \
-  {                                              \
-    name "32" suffix, NULL, function, FALSE      \
+#define EACH_SIZE(name, suffix, function)       \
+  { name "8" suffix, NULL, function, SITE },    \
+    { name "16" suffix, NULL, function, SITE }, \
+  {                                             \
+    name "32" suffix, NULL, function, SITE      \
   }
 
 static const SimRule rules[] = {
-  { "cuCtxDestroy", before_context_end, after_context_destroy, FALSE },
-  { "cuCtxRecordEvent", NULL, after_context_record, FALSE },
-  { "cuCtxSynchronize", before_context_wait, wait_end, FALSE },
-  { "cuCtxWaitEvent", NULL, after_context_wait_event, FALSE },
-  { "cuDevicePrimaryCtxRelease", before_primary_end, after_primary_end, FALSE },
-  { "cuDevicePrimaryCtxReset", before_primary_end, after_primary_end, FALSE },
-  { "cuDevicePrimaryCtxRetain", NULL, after_primary_retain, FALSE },
-  { "cuEventCreate", NULL, after_event_create, FALSE },
-  { "cuEventDestroy", NULL, after_event_destroy, FALSE },
-  { "cuEventElapsedTime", NULL, after_elapsed, FALSE },
-  { "cuEventQuery", before_event_wait, wait_end, FALSE },
-  { "cuEventRecord", NULL, after_record, FALSE },
-  { "cuEventRecordWithFlags", NULL, after_record, FALSE },
-  { "cuEventSynchronize", before_event_wait, wait_end, FALSE },
-  { "cuGraphAddChildGraphNode", NULL, after_add_child, FALSE },
-  { "cuGraphClone", NULL, after_graph_clone, FALSE },
-  { "cuGraphDestroy", before_graph_destroy, NULL, FALSE },
-  { "cuGraphDestroyNode", before_node_destroy, NULL, FALSE },
-  { "cuGraphExecDestroy", NULL, after_exec_destroy, FALSE },
-  { "cuGraphExecEventRecordNodeSetEvent", NULL, after_exec_event, FALSE },
-  { "cuGraphExecEventWaitNodeSetEvent", NULL, after_exec_event, FALSE },
-  { "cuGraphExecMemcpyNodeSetParams", NULL, after_exec_node, FALSE },
-  { "cuGraphExecMemsetNodeSetParams", NULL, after_exec_node, FALSE },
-  { "cuGraphExecUpdate", NULL, after_exec_update, FALSE },
-  { "cuGraphInstantiate", NULL, after_instantiate, FALSE },
-  { "cuGraphInstantiateWithFlags", NULL, after_instantiate, FALSE },
-  { "cuGraphInstantiateWithParams", NULL, after_instantiate, FALSE },
-  { "cuGraphLaunch", NULL, after_launch, FALSE },
-  { "cuGraphNodeSetEnabled", NULL, after_node_enabled, FALSE },
-  { "cuIpcCloseMemHandle", NULL, after_ipc_close_memory, FALSE },
-  { "cuIpcGetEventHandle", NULL, after_ipc_get_event, FALSE },
-  { "cuIpcGetMemHandle", NULL, after_ipc_get_memory, FALSE },
-  { "cuIpcOpenEventHandle", NULL, after_ipc_open_event, FALSE },
-  { "cuIpcOpenMemHandle", NULL, after_ipc_open_memory, FALSE },
-  { "cuLaunchHostFunc", before_host_function, after_host_function, TRUE },
-  { "cuMemAlloc", NULL, after_alloc, FALSE },
-  { "cuMemAllocAsync", NULL, after_alloc_async, FALSE },
-  { "cuMemAllocFromPoolAsync", NULL, after_alloc_from_pool, FALSE },
-  { "cuMemAllocHost", NULL, after_alloc_host, FALSE },
-  { "cuMemAllocManaged", NULL, after_alloc_managed, FALSE },
-  { "cuMemAllocPitch", NULL, after_alloc_pitch, FALSE },
-  { "cuMemCreate", NULL, after_memory_create, FALSE },
-  { "cuMemExportToShareableHandle", NULL, after_memory_export, FALSE },
-  { "cuMemFree", before_device_wait, after_free, FALSE },
-  { "cuMemFreeAsync", NULL, after_free_async, FALSE },
-  { "cuMemFreeHost", before_device_wait, after_free, FALSE },
-  { "cuMemHostAlloc", NULL, after_alloc_host, FALSE },
-  { "cuMemHostRegister", NULL, after_host_register, FALSE },
-  { "cuMemHostUnregister", before_device_wait, after_free, FALSE },
-  { "cuMemImportFromShareableHandle", NULL, after_memory_import, FALSE },
-  { "cuMemMap", NULL, after_memory_map, FALSE },
-  { "cuMemPoolExportPointer", NULL, after_pool_export_pointer, FALSE },
-  { "cuMemPoolImportPointer", NULL, after_pool_import_pointer, FALSE },
-  { "cuMemRelease", NULL, after_memory_release, FALSE },
-  { "cuMemRetainAllocationHandle", NULL, after_memory_retain, FALSE },
-  { "cuMemUnmap", NULL, after_memory_unmap, FALSE },
-  { "cuMemcpy", NULL, after_copy, FALSE },
-  { "cuMemcpy2D", NULL, after_copy_2d, FALSE },
-  { "cuMemcpy2DAsync", NULL, after_copy_2d_async, FALSE },
-  { "cuMemcpy2DUnaligned", NULL, after_copy_2d, FALSE },
-  { "cuMemcpy3D", NULL, after_copy_3d, FALSE },
-  { "cuMemcpy3DAsync", NULL, after_copy_3d_async, FALSE },
-  { "cuMemcpy3DPeer", NULL, after_copy_3d_peer, FALSE },
-  { "cuMemcpy3DPeerAsync", NULL, after_copy_3d_peer_async, FALSE },
-  { "cuMemcpyAsync", NULL, after_copy_async, FALSE },
-  { "cuMemcpyBatchAsync", NULL, after_copy_batch, FALSE },
-  { "cuMemcpyDtoD", NULL, after_copy, FALSE },
-  { "cuMemcpyDtoDAsync", NULL, after_copy_async, FALSE },
-  { "cuMemcpyDtoH", NULL, after_copy, FALSE },
-  { "cuMemcpyDtoHAsync", NULL, after_copy_async, FALSE },
-  { "cuMemcpyHtoD", NULL, after_copy, FALSE },
-  { "cuMemcpyHtoDAsync", NULL, after_copy_async, FALSE },
-  { "cuMemcpyPeer", NULL, after_copy_peer, FALSE },
-  { "cuMemcpyPeerAsync", NULL, after_copy_peer_async, FALSE },
+  { "cuCtxDestroy", before_context_end, after_context_destroy, 0 },
+  { "cuCtxRecordEvent", NULL, after_context_record, 0 },
+  { "cuCtxSynchronize", before_context_wait, wait_end, 0 },
+  { "cuCtxWaitEvent", NULL, after_context_wait_event, 0 },
+  { "cuDevicePrimaryCtxRelease", before_primary_end, after_primary_end, 0 },
+  { "cuDevicePrimaryCtxReset", before_primary_end, after_primary_end, 0 },
+  { "cuDevicePrimaryCtxRetain", NULL, after_primary_retain, 0 },
+  { "cuEventCreate", NULL, after_event_create, 0 },
+  { "cuEventDestroy", NULL, after_event_destroy, 0 },
+  { "cuEventElapsedTime", NULL, after_elapsed, 0 },
+  { "cuEventQuery", before_event_wait, wait_end, 0 },
+  { "cuEventRecord", NULL, after_record, 0 },
+  { "cuEventRecordWithFlags", NULL, after_record, 0 },
+  { "cuEventSynchronize", before_event_wait, wait_end, 0 },
+  { "cuGraphAddChildGraphNode", NULL, after_add_child, 0 },
+  { "cuGraphClone", NULL, after_graph_clone, 0 },
+  { "cuGraphDestroy", before_graph_destroy, NULL, 0 },
+  { "cuGraphDestroyNode", before_node_destroy, NULL, 0 },
+  { "cuGraphExecDestroy", NULL, after_exec_destroy, 0 },
+  { "cuGraphExecEventRecordNodeSetEvent", NULL, after_exec_event, 0 },
+  { "cuGraphExecEventWaitNodeSetEvent", NULL, after_exec_event, 0 },
+  { "cuGraphExecMemcpyNodeSetParams", NULL, after_exec_node, 0 },
+  { "cuGraphExecMemsetNodeSetParams", NULL, after_exec_node, 0 },
+  { "cuGraphExecUpdate", NULL, after_exec_update, 0 },
+  { "cuGraphInstantiate", NULL, after_instantiate, 0 },
+  { "cuGraphInstantiateWithFlags", NULL, after_instantiate, 0 },
+  { "cuGraphInstantiateWithParams", NULL, after_instantiate, 0 },
+  { "cuGraphLaunch", NULL, after_launch, SITE },
+  { "cuGraphNodeSetEnabled", NULL, after_node_enabled, 0 },
+  { "cuIpcCloseMemHandle", NULL, after_ipc_close_memory, SITE },
+  { "cuIpcGetEventHandle", NULL, after_ipc_get_event, 0 },
+  { "cuIpcGetMemHandle", NULL, after_ipc_get_memory, 0 },
+  { "cuIpcOpenEventHandle", NULL, after_ipc_open_event, 0 },
+  { "cuIpcOpenMemHandle", NULL, after_ipc_open_memory, SITE },
+  { "cuLaunchHostFunc", before_host_function, after_host_function, FAILS_TOO },
+  { "cuMemAlloc", NULL, after_alloc, SITE },
+  { "cuMemAllocAsync", NULL, after_alloc_async, SITE },
+  { "cuMemAllocFromPoolAsync", NULL, after_alloc_from_pool, SITE },
+  { "cuMemAllocHost", NULL, after_alloc_host, SITE },
+  { "cuMemAllocManaged", NULL, after_alloc_managed, SITE },
+  { "cuMemAllocPitch", NULL, after_alloc_pitch, SITE },
+  { "cuMemCreate", NULL, after_memory_create, SITE },
+  { "cuMemExportToShareableHandle", NULL, after_memory_export, 0 },
+  { "cuMemFree", before_device_wait, after_free, SITE },
+  { "cuMemFreeAsync", NULL, after_free_async, SITE },
+  { "cuMemFreeHost", before_device_wait, after_free, SITE },
+  { "cuMemHostAlloc", NULL, after_alloc_host, SITE },
+  { "cuMemHostRegister", NULL, after_host_register, SITE },
+  { "cuMemHostUnregister", before_device_wait, after_free, SITE },
+  { "cuMemImportFromShareableHandle", NULL, after_memory_import, SITE },
+  { "cuMemMap", NULL, after_memory_map, SITE },
+  { "cuMemPoolExportPointer", NULL, after_pool_export_pointer, 0 },
+  { "cuMemPoolImportPointer", NULL, after_pool_import_pointer, SITE },
+  { "cuMemRelease", NULL, after_memory_release, 0 },
+  { "cuMemRetainAllocationHandle", NULL, after_memory_retain, 0 },
+  { "cuMemUnmap", NULL, after_memory_unmap, SITE },
+  { "cuMemcpy", NULL, after_copy, SITE },
+  { "cuMemcpy2D", NULL, after_copy_2d, SITE },
+  { "cuMemcpy2DAsync", NULL, after_copy_2d_async, SITE },
+  { "cuMemcpy2DUnaligned", NULL, after_copy_2d, SITE },
+  { "cuMemcpy3D", NULL, after_copy_3d, SITE },
+  { "cuMemcpy3DAsync", NULL, after_copy_3d_async, SITE },
+  { "cuMemcpy3DPeer", NULL, after_copy_3d_peer, SITE },
+  { "cuMemcpy3DPeerAsync", NULL, after_copy_3d_peer_async, SITE },
+  { "cuMemcpyAsync", NULL, after_copy_async, SITE },
+  { "cuMemcpyBatchAsync", NULL, after_copy_batch, SITE },
+  { "cuMemcpyDtoD", NULL, after_copy, SITE },
+  { "cuMemcpyDtoDAsync", NULL, after_copy_async, SITE },
+  { "cuMemcpyDtoH", NULL, after_copy, SITE },
+  { "cuMemcpyDtoHAsync", NULL, after_copy_async, SITE },
+  { "cuMemcpyHtoD", NULL, after_copy, SITE },
+  { "cuMemcpyHtoDAsync", NULL, after_copy_async, SITE },
+  { "cuMemcpyPeer", NULL, after_copy_peer, SITE },
+  { "cuMemcpyPeerAsync", NULL, after_copy_peer_async, SITE },
   EACH_SIZE ("cuMemsetD", "", after_memset_1d),
   EACH_SIZE ("cuMemsetD", "Async", after_memset_1d),
   EACH_SIZE ("cuMemsetD2D", "", after_memset_2d),
   EACH_SIZE ("cuMemsetD2D", "Async", after_memset_2d),
-  { "cuStreamAddCallback", before_callback, after_host_function, TRUE },
-  { "cuStreamBeginCapture", NULL, after_capture_begin, FALSE },
-  { "cuStreamBeginCaptureToGraph", NULL, after_capture_begin, FALSE },
-  { "cuStreamCreate", NULL, after_stream_create, FALSE },
-  { "cuStreamCreateWithPriority", NULL, after_stream_create, FALSE },
-  { "cuStreamDestroy", NULL, after_stream_destroy, FALSE },
-  { "cuStreamEndCapture", NULL, after_capture_end, TRUE },
-  { "cuStreamQuery", before_stream_wait, wait_end, FALSE },
-  { "cuStreamSynchronize", before_stream_wait, wait_end, FALSE },
-  { "cuStreamWaitEvent", NULL, after_wait, FALSE },
-  { "cuStreamWriteValue32", NULL, after_write_value, FALSE },
-  { "cuStreamWriteValue64", NULL, after_write_value, FALSE },
+  { "cuStreamAddCallback", before_callback, after_host_function, FAILS_TOO },
+  { "cuStreamBeginCapture", NULL, after_capture_begin, 0 },
+  { "cuStreamBeginCaptureToGraph", NULL, after_capture_begin, 0 },
+  { "cuStreamCreate", NULL, after_stream_create, 0 },
+  { "cuStreamCreateWithPriority", NULL, after_stream_create, 0 },
+  { "cuStreamDestroy", NULL, after_stream_destroy, 0 },
+  { "cuStreamEndCapture", NULL, after_capture_end, FAILS_TOO },
+  { "cuStreamQuery", before_stream_wait, wait_end, 0 },
+  { "cuStreamSynchronize", before_stream_wait, wait_end, 0 },
+  { "cuStreamWaitEvent", NULL, after_wait, 0 },
+  { "cuStreamWriteValue32", NULL, after_write_value, SITE },
+  { "cuStreamWriteValue64", NULL, after_write_value, SITE },
 };
 
 /* INDEX is remembered for the symbol: 0 not looked up yet, -1 none. */
@@ -1232,6 +1232,12 @@ sim_check_rule (const char *symbol, gint *index)
       g_atomic_int_set (index, found);
     }
   return found > 0 ? &rules[found - 1] : NULL;
+}
+
+void
+sim_check_capture (const SimRule *rule)
+{
+  check_stack_capture ((rule->flags & SITE) != 0);
 }
 
 /* Around a call of another driver's: what waits there must not keep others waiting here. */
@@ -1271,7 +1277,7 @@ sim_check_before (SimCall *call, void **args)
 void
 sim_check_after (SimCall *call, void **args, CUresult result)
 {
-  if (call->rule->after != NULL && (result == CUDA_SUCCESS || call->rule->fails_too))
+  if (call->rule->after != NULL && (result == CUDA_SUCCESS || (call->rule->flags & FAILS_TOO)))
     {
       Call c = begin (call, result);
 
@@ -1292,7 +1298,7 @@ declare_begin (Call *c, const char *function)
   c->result = CUDA_SUCCESS;
   if (!sim.checking || g_atomic_int_get (&sim.forked) || g_atomic_int_get (&sim.exited))
     return FALSE;
-  sim_check_capture_stack ();
+  check_stack_capture (TRUE);
   pthread_mutex_lock (&sim.lock);
   c->thread->nested++;
   check_learn ();
