@@ -186,6 +186,7 @@ sim_call_begin (SimCall *call, const char *symbol, guint flags, gboolean per_thr
   call->real = NULL;
   call->waits_for.epochs = NULL;
   call->waits_for.n = 0;
+  call->memory = NULL;
   call->text = NULL;
   call->out = NULL;
 

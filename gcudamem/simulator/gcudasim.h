@@ -54,6 +54,11 @@ extern "C"
   /* The same as GCUDASIM_PASS_THROUGH, before cuInit(). NULL, or what is wrong with PATH. */
   const char *gcudasim_pass_through (const char *path);
 
+  /* Before cuInit(): this library is the driver that another copy of it passes
+   * calls on to. It does not check, log or fail calls then, whatever the
+   * environment says: that does. */
+  void gcudasim_only_simulate (void);
+
   /* Whether calls are simulated, and not passed on. */
   int gcudasim_is_simulating (void);
 

@@ -266,9 +266,11 @@ init (void)
   sim.random = g_rand_new_with_seed (sim.seed);
   sim.pools = g_ptr_array_new ();
   sim.live_captures = g_hash_table_new (NULL, NULL);
-  sim_entry_init ();
-
-  sim_check_init ();
+  if (!sim.plain)
+    {
+      sim_entry_init ();
+      sim_check_init ();
+    }
   make_devices ((guint) n, environment_memory ());
   environment_attributes ();
   if (sim.n_devices == 0)

@@ -48,6 +48,7 @@ begin_passing (const char *path)
   static char *message;
   gpointer library = dlopen (path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   GetProcAddress get;
+  void (*only_simulate) (void);
 
   if (library == NULL)
     {
@@ -59,6 +60,9 @@ begin_passing (const char *path)
   *(void **) &get = dlsym (library, "cuGetProcAddress_v2");
   if (get == NULL)
     return "it has no cuGetProcAddress_v2: it is no CUDA driver, or one older than 12.0";
+  *(void **) &only_simulate = dlsym (library, "gcudasim_only_simulate");
+  if (only_simulate != NULL)
+    only_simulate ();
   pass.library = library;
   pass.get = get;
   pass.functions = g_hash_table_new (g_str_hash, g_str_equal);
@@ -109,6 +113,18 @@ gcudasim_pass_through (const char *path)
     }
   pthread_mutex_unlock (&pass.lock);
   return message;
+}
+
+SIM_EXPORT void
+gcudasim_only_simulate (void)
+{
+  pthread_mutex_lock (&pass.lock);
+  if (pass.state == UNKNOWN)
+    {
+      sim.plain = TRUE;
+      g_atomic_int_set (&pass.state, SIMULATING);
+    }
+  pthread_mutex_unlock (&pass.lock);
 }
 
 gpointer

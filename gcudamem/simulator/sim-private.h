@@ -81,6 +81,7 @@ typedef struct
   const SimRule *rule; /* of the ordering checker */
   gpointer real;       /* the function of the driver that calls are passed on to */
   CheckClock waits_for;
+  gpointer memory; /* the checker's, that the call frees */
   GString *text;
   GString *out;
 } SimCall;
@@ -292,6 +293,7 @@ typedef struct
   gint initialized; /* atomic */
   gint forked;      /* atomic */
   gint exited;      /* atomic */
+  gboolean plain;   /* the driver that another simulator passes calls on to, and no more */
   CUresult init_result;
 
   guint n_devices;

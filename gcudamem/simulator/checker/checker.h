@@ -133,6 +133,7 @@ struct _CheckOp
   char *where; /* a GRefString */
   CheckStack *stack;
   guint64 address, size;
+  CheckClock after; /* what it comes after, while functions of the program may be among that */
 };
 
 CheckOp *check_op_new (CheckWhat what, const char *function, const char *where, guint slot, guint64 epoch);
@@ -218,7 +219,7 @@ void check_memory_init (void);
 
 /* ---- guard.c ---- */
 
-void check_guard_add (const CheckObject *object, guint64 base, guint64 address, guint64 size, const CheckOp *op, const CheckClock *clock);
+void check_guard_add (const CheckObject *object, guint64 base, guint64 address, guint64 size, const CheckOp *op);
 void check_guard_learnt (void);
 void check_guard_drop (guint64 address, guint64 size);
 
@@ -250,8 +251,8 @@ typedef struct
   CheckClock clock;
 } CheckPlace;
 
-/* Where this thread is; NULL: in no such function. */
-const CheckPlace *check_place (void);
+/* What the program itself does, in such a function or not. CLOCK is what that comes after. */
+CheckOp *check_program_op (CheckWhat what, const char *function, const CheckClock **clock);
 gboolean check_place_is_ahead (void);
 
 /* ---- graph.c ---- */

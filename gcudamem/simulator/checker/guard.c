@@ -20,7 +20,6 @@ typedef struct
   guint slot;
   guint64 epoch;
   gboolean writes;
-  CheckClock clock; /* what it comes after, if a function of the program may be among that */
 } Guard;
 
 /* More than these would cost more than they find. */
@@ -60,7 +59,6 @@ remove_guard (guint i)
 {
   Guard guard = g_array_index (guards, Guard, i);
 
-  check_clock_clear (&guard.clock);
   g_array_remove_index_fast (guards, i);
   g_atomic_int_set (&n_guards, (gint) guards->len);
   apply (guard.start, guard.end);
@@ -69,40 +67,11 @@ remove_guard (guint i)
 static void
 touched (guint64 address, gboolean writes)
 {
-  static char *names[2];
-  const CheckPlace *place = check_place ();
-  CheckHost *host = check_host ();
-  CheckClock clock = { NULL, 0 };
-  CheckOp *op;
+  const CheckClock *clock;
+  CheckOp *op = check_program_op (writes ? CHECK_WRITE : CHECK_READ, "host access", &clock);
 
-  if (names[0] == NULL)
-    {
-      names[0] = g_ref_string_new ("the program");
-      names[1] = g_ref_string_new ("a function that a stream runs");
-    }
-  if (place != NULL)
-    {
-      op = check_op_new (writes ? CHECK_WRITE : CHECK_READ, "host access", names[1], place->slot, place->epoch);
-      check_clock_join (&clock, &place->clock);
-      /* What was queued to come after it is no mistake either. */
-      for (guint i = 0; i < guards->len; i++)
-        {
-          Guard *guard = &g_array_index (guards, Guard, i);
-
-          if (guard->start <= address && address < guard->end && check_clock_knows (&guard->clock, place->slot, place->epoch))
-            check_clock_raise (&clock, guard->slot, guard->epoch);
-        }
-    }
-  else
-    {
-      op = check_op_new (writes ? CHECK_WRITE : CHECK_READ, "host access", names[0], host->slot, check_slot_tick (host->slot, &host->clock));
-      host->version++;
-      check_clock_join (&clock, &host->clock);
-    }
-  op->host = TRUE;
-  check_access (op, &clock, address, 1, 0, 1);
+  check_access (op, clock, address, 1, 0, 1);
   check_op_unref (op);
-  check_clock_clear (&clock);
 }
 
 static void
@@ -187,9 +156,9 @@ start (void)
 
 /* OP works on these bytes of memory that begins at BASE. */
 void
-check_guard_add (const CheckObject *object, guint64 base, guint64 address, guint64 size, const CheckOp *op, const CheckClock *clock)
+check_guard_add (const CheckObject *object, guint64 base, guint64 address, guint64 size, const CheckOp *op)
 {
-  Guard guard = { 0, 0, op->slot, op->epoch, op->what == CHECK_WRITE, { NULL, 0 } };
+  Guard guard = { 0, 0, op->slot, op->epoch, op->what == CHECK_WRITE };
   guint64 end;
 
   if (!sim.check_host || (object->memory != CHECK_MEMORY_PINNED && object->memory != CHECK_MEMORY_MANAGED && object->memory != CHECK_MEMORY_REGISTERED))
@@ -213,16 +182,12 @@ check_guard_add (const CheckObject *object, guint64 base, guint64 address, guint
         {
           other->epoch = guard.epoch;
           other->writes = guard.writes;
-          if (check_place_is_ahead ())
-            check_clock_copy (&other->clock, clock);
           apply (guard.start, guard.end);
           return;
         }
     }
   if (guards->len == MAX_GUARDS)
     remove_guard (0);
-  if (check_place_is_ahead ())
-    check_clock_copy (&guard.clock, clock);
   g_array_append_val (guards, guard);
   g_atomic_int_set (&n_guards, (gint) guards->len);
   apply (guard.start, guard.end);

@@ -222,6 +222,9 @@ meet (CheckOp *first, CheckOp *second, const CheckClock *clock, CheckObject *obj
   /* Once freed it is gone, ordered or not. The driver itself says that of a second free. */
   if (second->what == CHECK_FREE && first->what == CHECK_FREE)
     return;
+  /* A function of the program runs now; what was queued to come after it is known already. */
+  if (!gone && second->host && check_clock_knows (&first->after, second->slot, second->epoch))
+    return;
   if (gone || !check_clock_knows (clock, first->slot, first->epoch))
     check_report (kind_of (first, second, object), first, second, object, segment->start, segment->end - segment->start);
 }
@@ -449,7 +452,7 @@ access_range (CheckOp *op, const CheckClock *clock, guint64 address, guint64 siz
       if (mapping->object->shared != NULL)
         check_shared_access (mapping->object, mapping->offset + inside, length, op, clock);
       if (!op->host && (op->what == CHECK_READ || op->what == CHECK_WRITE))
-        check_guard_add (mapping->object, mapping->address, address + skipped, length, op, clock);
+        check_guard_add (mapping->object, mapping->address, address + skipped, length, op);
       address += skipped + length;
       size -= skipped + length;
     }
@@ -460,6 +463,8 @@ check_access (CheckOp *op, const CheckClock *clock, guint64 address, guint64 siz
 {
   op->address = address;
   op->size = rows > 1 ? pitch * (rows - 1) + size : size;
+  if (!op->host && check_place_is_ahead ())
+    check_clock_copy (&op->after, clock);
   if (rows > 1 && pitch == size)
     {
       size *= rows;

@@ -410,6 +410,7 @@ check_op_unref (CheckOp *op)
   if (--op->refs > 0)
     return;
   g_ref_string_release (op->where);
+  check_clock_clear (&op->after);
   g_clear_pointer (&op->stack, check_stack_unref);
   g_free (op);
 }

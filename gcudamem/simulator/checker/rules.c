@@ -28,6 +28,7 @@ struct _SimRule
 
 #define FAILS_TOO 1 /* after is called whatever the result */
 #define SITE      2 /* a report may name the place of the call */
+#define WAITS     4 /* for work, perhaps: another driver is called without the lock */
 
 #define ARG(type, n) (*(type *) args[n])
 
@@ -185,8 +186,12 @@ before_device_wait (Call *c, void **args)
   guint64 offset, length;
 
   check_streams_join (&c->call->waits_for, NULL, of_device ? &device : NULL);
-  if (check_lookup (ARG (guint64, 0), &offset, &length) != NULL)
-    check_guard_drop (ARG (guint64, 0), length);
+  c->call->memory = check_lookup (ARG (guint64, 0), &offset, &length);
+  if (c->call->memory != NULL)
+    {
+      check_object_ref (c->call->memory);
+      check_guard_drop (ARG (guint64, 0), length);
+    }
 }
 
 static void
@@ -379,10 +384,23 @@ static guint n_ahead;    /* of them, that nobody learnt of */
 static __thread CheckPlace here;
 static __thread gboolean is_here;
 
-const CheckPlace *
-check_place (void)
+CheckOp *
+check_program_op (CheckWhat what, const char *function, const CheckClock **clock)
 {
-  return is_here ? &here : NULL;
+  static char *name;
+  CheckOp *op;
+
+  if (!is_here)
+    {
+      *clock = &check_host ()->clock;
+      return host_op (function, what);
+    }
+  if (name == NULL)
+    name = g_ref_string_new ("a function that a stream runs");
+  op = check_op_new (what, function, name, here.slot, here.epoch);
+  op->host = TRUE;
+  *clock = &here.clock;
+  return op;
 }
 
 gboolean
@@ -595,7 +613,12 @@ after_free (Call *c, void **args)
 {
   CheckOp *op;
 
+  guint64 offset, length;
+
   wait_end (c, args);
+  /* Another thread may have been given the address meanwhile. */
+  if (c->call->memory == NULL || check_lookup (ARG (guint64, 0), &offset, &length) != c->call->memory)
+    return;
   op = host_op (c->function, CHECK_FREE);
   check_free (op, &check_host ()->clock, ARG (CUdeviceptr, 0));
   check_op_unref (op);
@@ -1113,28 +1136,28 @@ after_launch (Call *c, void **args)
 
 /* ---- the table ---- */
 
-#define EACH_SIZE(name, suffix, function)       \
-  { name "8" suffix, NULL, function, SITE },    \
-    { name "16" suffix, NULL, function, SITE }, \
-  {                                             \
-    name "32" suffix, NULL, function, SITE      \
+#define EACH_SIZE(name, suffix, function)               \
+  { name "8" suffix, NULL, function, SITE | WAITS },    \
+    { name "16" suffix, NULL, function, SITE | WAITS }, \
+  {                                                     \
+    name "32" suffix, NULL, function, SITE | WAITS      \
   }
 
 static const SimRule rules[] = {
-  { "cuCtxDestroy", before_context_end, after_context_destroy, 0 },
+  { "cuCtxDestroy", before_context_end, after_context_destroy, WAITS },
   { "cuCtxRecordEvent", NULL, after_context_record, 0 },
-  { "cuCtxSynchronize", before_context_wait, wait_end, 0 },
+  { "cuCtxSynchronize", before_context_wait, wait_end, WAITS },
   { "cuCtxWaitEvent", NULL, after_context_wait_event, 0 },
-  { "cuDevicePrimaryCtxRelease", before_primary_end, after_primary_end, 0 },
-  { "cuDevicePrimaryCtxReset", before_primary_end, after_primary_end, 0 },
+  { "cuDevicePrimaryCtxRelease", before_primary_end, after_primary_end, WAITS },
+  { "cuDevicePrimaryCtxReset", before_primary_end, after_primary_end, WAITS },
   { "cuDevicePrimaryCtxRetain", NULL, after_primary_retain, 0 },
   { "cuEventCreate", NULL, after_event_create, 0 },
   { "cuEventDestroy", NULL, after_event_destroy, 0 },
   { "cuEventElapsedTime", NULL, after_elapsed, 0 },
-  { "cuEventQuery", before_event_wait, wait_end, 0 },
+  { "cuEventQuery", before_event_wait, wait_end, WAITS },
   { "cuEventRecord", NULL, after_record, 0 },
   { "cuEventRecordWithFlags", NULL, after_record, 0 },
-  { "cuEventSynchronize", before_event_wait, wait_end, 0 },
+  { "cuEventSynchronize", before_event_wait, wait_end, WAITS },
   { "cuGraphAddChildGraphNode", NULL, after_add_child, 0 },
   { "cuGraphClone", NULL, after_graph_clone, 0 },
   { "cuGraphDestroy", before_graph_destroy, NULL, 0 },
@@ -1156,20 +1179,20 @@ static const SimRule rules[] = {
   { "cuIpcOpenEventHandle", NULL, after_ipc_open_event, 0 },
   { "cuIpcOpenMemHandle", NULL, after_ipc_open_memory, SITE },
   { "cuLaunchHostFunc", before_host_function, after_host_function, FAILS_TOO },
-  { "cuMemAlloc", NULL, after_alloc, SITE },
+  { "cuMemAlloc", NULL, after_alloc, SITE | WAITS },
   { "cuMemAllocAsync", NULL, after_alloc_async, SITE },
   { "cuMemAllocFromPoolAsync", NULL, after_alloc_from_pool, SITE },
-  { "cuMemAllocHost", NULL, after_alloc_host, SITE },
-  { "cuMemAllocManaged", NULL, after_alloc_managed, SITE },
-  { "cuMemAllocPitch", NULL, after_alloc_pitch, SITE },
+  { "cuMemAllocHost", NULL, after_alloc_host, SITE | WAITS },
+  { "cuMemAllocManaged", NULL, after_alloc_managed, SITE | WAITS },
+  { "cuMemAllocPitch", NULL, after_alloc_pitch, SITE | WAITS },
   { "cuMemCreate", NULL, after_memory_create, SITE },
   { "cuMemExportToShareableHandle", NULL, after_memory_export, 0 },
-  { "cuMemFree", before_device_wait, after_free, SITE },
+  { "cuMemFree", before_device_wait, after_free, SITE | WAITS },
   { "cuMemFreeAsync", NULL, after_free_async, SITE },
-  { "cuMemFreeHost", before_device_wait, after_free, SITE },
-  { "cuMemHostAlloc", NULL, after_alloc_host, SITE },
-  { "cuMemHostRegister", NULL, after_host_register, SITE },
-  { "cuMemHostUnregister", before_device_wait, after_free, SITE },
+  { "cuMemFreeHost", before_device_wait, after_free, SITE | WAITS },
+  { "cuMemHostAlloc", NULL, after_alloc_host, SITE | WAITS },
+  { "cuMemHostRegister", NULL, after_host_register, SITE | WAITS },
+  { "cuMemHostUnregister", before_device_wait, after_free, SITE | WAITS },
   { "cuMemImportFromShareableHandle", NULL, after_memory_import, SITE },
   { "cuMemMap", NULL, after_memory_map, SITE },
   { "cuMemPoolExportPointer", NULL, after_pool_export_pointer, 0 },
@@ -1177,24 +1200,24 @@ static const SimRule rules[] = {
   { "cuMemRelease", NULL, after_memory_release, 0 },
   { "cuMemRetainAllocationHandle", NULL, after_memory_retain, 0 },
   { "cuMemUnmap", NULL, after_memory_unmap, SITE },
-  { "cuMemcpy", NULL, after_copy, SITE },
-  { "cuMemcpy2D", NULL, after_copy_2d, SITE },
-  { "cuMemcpy2DAsync", NULL, after_copy_2d_async, SITE },
-  { "cuMemcpy2DUnaligned", NULL, after_copy_2d, SITE },
-  { "cuMemcpy3D", NULL, after_copy_3d, SITE },
-  { "cuMemcpy3DAsync", NULL, after_copy_3d_async, SITE },
-  { "cuMemcpy3DPeer", NULL, after_copy_3d_peer, SITE },
-  { "cuMemcpy3DPeerAsync", NULL, after_copy_3d_peer_async, SITE },
-  { "cuMemcpyAsync", NULL, after_copy_async, SITE },
-  { "cuMemcpyBatchAsync", NULL, after_copy_batch, SITE },
-  { "cuMemcpyDtoD", NULL, after_copy, SITE },
-  { "cuMemcpyDtoDAsync", NULL, after_copy_async, SITE },
-  { "cuMemcpyDtoH", NULL, after_copy, SITE },
-  { "cuMemcpyDtoHAsync", NULL, after_copy_async, SITE },
-  { "cuMemcpyHtoD", NULL, after_copy, SITE },
-  { "cuMemcpyHtoDAsync", NULL, after_copy_async, SITE },
-  { "cuMemcpyPeer", NULL, after_copy_peer, SITE },
-  { "cuMemcpyPeerAsync", NULL, after_copy_peer_async, SITE },
+  { "cuMemcpy", NULL, after_copy, SITE | WAITS },
+  { "cuMemcpy2D", NULL, after_copy_2d, SITE | WAITS },
+  { "cuMemcpy2DAsync", NULL, after_copy_2d_async, SITE | WAITS },
+  { "cuMemcpy2DUnaligned", NULL, after_copy_2d, SITE | WAITS },
+  { "cuMemcpy3D", NULL, after_copy_3d, SITE | WAITS },
+  { "cuMemcpy3DAsync", NULL, after_copy_3d_async, SITE | WAITS },
+  { "cuMemcpy3DPeer", NULL, after_copy_3d_peer, SITE | WAITS },
+  { "cuMemcpy3DPeerAsync", NULL, after_copy_3d_peer_async, SITE | WAITS },
+  { "cuMemcpyAsync", NULL, after_copy_async, SITE | WAITS },
+  { "cuMemcpyBatchAsync", NULL, after_copy_batch, SITE | WAITS },
+  { "cuMemcpyDtoD", NULL, after_copy, SITE | WAITS },
+  { "cuMemcpyDtoDAsync", NULL, after_copy_async, SITE | WAITS },
+  { "cuMemcpyDtoH", NULL, after_copy, SITE | WAITS },
+  { "cuMemcpyDtoHAsync", NULL, after_copy_async, SITE | WAITS },
+  { "cuMemcpyHtoD", NULL, after_copy, SITE | WAITS },
+  { "cuMemcpyHtoDAsync", NULL, after_copy_async, SITE | WAITS },
+  { "cuMemcpyPeer", NULL, after_copy_peer, SITE | WAITS },
+  { "cuMemcpyPeerAsync", NULL, after_copy_peer_async, SITE | WAITS },
   EACH_SIZE ("cuMemsetD", "", after_memset_1d),
   EACH_SIZE ("cuMemsetD", "Async", after_memset_1d),
   EACH_SIZE ("cuMemsetD2D", "", after_memset_2d),
@@ -1206,8 +1229,8 @@ static const SimRule rules[] = {
   { "cuStreamCreateWithPriority", NULL, after_stream_create, 0 },
   { "cuStreamDestroy", NULL, after_stream_destroy, 0 },
   { "cuStreamEndCapture", NULL, after_capture_end, FAILS_TOO },
-  { "cuStreamQuery", before_stream_wait, wait_end, 0 },
-  { "cuStreamSynchronize", before_stream_wait, wait_end, 0 },
+  { "cuStreamQuery", before_stream_wait, wait_end, WAITS },
+  { "cuStreamSynchronize", before_stream_wait, wait_end, WAITS },
   { "cuStreamWaitEvent", NULL, after_wait, 0 },
   { "cuStreamWriteValue32", NULL, after_write_value, SITE },
   { "cuStreamWriteValue64", NULL, after_write_value, SITE },
@@ -1244,7 +1267,7 @@ sim_check_capture (const SimRule *rule)
 void
 sim_check_pause (SimCall *call, gboolean pause)
 {
-  if (!call->entered || call->rule == NULL || call->rule->before == NULL || call->rule->before == before_host_function || call->rule->before == before_callback)
+  if (!call->entered || (call->rule != NULL && !(call->rule->flags & WAITS)))
     return;
   if (pause)
     pthread_mutex_unlock (&sim.lock);
@@ -1285,6 +1308,8 @@ sim_check_after (SimCall *call, void **args, CUresult result)
       call->thread->nested--;
     }
   check_clock_clear (&call->waits_for);
+  if (call->memory != NULL)
+    check_object_unref (call->memory);
 }
 
 /* ---- declarations: what no driver call tells ---- */
@@ -1371,13 +1396,14 @@ gcudasim_declare_free (CUstream stream, CUdeviceptr address, size_t size, const 
 SIM_EXPORT void
 gcudasim_declare_host_access (const void *address, size_t size, int writes, const char *function)
 {
+  const CheckClock *clock;
   CheckOp *op;
   Call c;
 
   if (size == 0 || !declare_begin (&c, function))
     return;
-  op = host_op (c.function, writes ? CHECK_WRITE : CHECK_READ);
-  check_access (op, &check_host ()->clock, (guintptr) address, size, 0, 1);
+  op = check_program_op (writes ? CHECK_WRITE : CHECK_READ, c.function, &clock);
+  check_access (op, clock, (guintptr) address, size, 0, 1);
   check_op_unref (op);
   declare_end (&c);
 }
