@@ -16,14 +16,14 @@ static CUdeviceptr next_address = 1ull << 40, next_handle = 4096;
 static CUdeviceptr freed[64];
 static unsigned int n_freed;
 
-#define NOTE(function, ...)                                              \
-  do                                                                     \
-    {                                                                    \
-      unsigned long long arguments[] = { __VA_ARGS__ };                  \
-      memset (fake_arguments, 0, sizeof fake_arguments);                 \
-      memcpy (fake_arguments, arguments, sizeof arguments);              \
-      __atomic_store_n (&fake_function, function, __ATOMIC_RELEASE);     \
-    }                                                                    \
+#define NOTE(function, ...)                                          \
+  do                                                                 \
+    {                                                                \
+      unsigned long long arguments[] = { __VA_ARGS__ };              \
+      memset (fake_arguments, 0, sizeof fake_arguments);             \
+      memcpy (fake_arguments, arguments, sizeof arguments);          \
+      __atomic_store_n (&fake_function, function, __ATOMIC_RELEASE); \
+    }                                                                \
   while (0)
 
 static CUresult

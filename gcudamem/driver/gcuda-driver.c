@@ -373,8 +373,15 @@ load (GError **error)
 
     driver_simulated = is_simulating != NULL && is_simulating ();
   }
-  *(void **) &_gcuda_checker.declare_access = dlsym (handle, "gcudasim_declare_access");
-  *(void **) &_gcuda_checker.declare_deallocation_stream = dlsym (handle, "gcudasim_declare_deallocation_stream");
+  {
+    int (*is_checking) (void) = (int (*) (void)) dlsym (handle, "gcudasim_is_checking");
+
+    if (is_checking != NULL && is_checking ())
+      {
+        *(void **) &_gcuda_checker.declare_access = dlsym (handle, "gcudasim_declare_access");
+        *(void **) &_gcuda_checker.declare_deallocation_stream = dlsym (handle, "gcudasim_declare_deallocation_stream");
+      }
+  }
   {
     Dl_info info;
 

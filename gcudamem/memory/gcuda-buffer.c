@@ -1405,8 +1405,7 @@ gcuda_buffer_download (GCudaBuffer *self,
  * On a driver that nothing checks this does nothing, arguments included, and costs nothing. See
  * [the guide](testing-without-a-gpu.html). Any thread.
  *
- * Errors: `INVALID_ARGUMENT` for no stream or buffer, a part that does not lie in the buffer, or no access; `CLOSED`;
- * `FORKED`.
+ * Errors: `INVALID_ARGUMENT` for no buffer, a part that does not lie in the buffer, or no access; `CLOSED`; `FORKED`.
  *
  * Returns: %TRUE, or %FALSE with @error set
  *

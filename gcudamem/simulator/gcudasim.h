@@ -143,6 +143,9 @@ extern "C"
   /* The memory at ADDRESS will be freed on another stream than was said before. */
   void gcudasim_declare_deallocation_stream (CUdeviceptr address);
 
+  /* Whether the ordering checker is on, once cuInit() was called. */
+  int gcudasim_is_checking (void);
+
   /* How many reports there were. */
   unsigned long long gcudasim_reports (void);
 

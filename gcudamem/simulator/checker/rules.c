@@ -1433,6 +1433,12 @@ sim_check_init (void)
   sim.checking = check_report_init ();
 }
 
+SIM_EXPORT int
+gcudasim_is_checking (void)
+{
+  return sim.checking;
+}
+
 void
 sim_check_thread_ended (guint64 thread)
 {
