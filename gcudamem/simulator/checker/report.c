@@ -273,12 +273,17 @@ gjs_stack (void)
 
       for (guint i = 0; lines[i] != NULL; i++)
         {
-          char *end = strstr (lines[i], " (");
-          char *start = end != NULL ? strstr (lines[i], "://") : NULL;
-          char *colon = start != NULL && start < end ? g_strrstr_len (lines[i], end - lines[i], ":") : NULL;
+          char *end = g_strrstr (lines[i], " (");
+          char *colon = end != NULL ? g_strrstr_len (lines[i], end - lines[i], ":") : NULL;
+          char *scheme = strstr (lines[i], "://");
+          int used = 0;
 
-          if (colon != NULL && colon > start)
-            g_string_append_printf (found, "File \"%.*s\", line %.*s\n", (int) (colon - start - 3), start + 3, (int) (end - colon - 1), colon + 1);
+          /* "#0   7f12a8c0 i   file:///a/script.js:3 (2f0c @ 55)" */
+          if (colon == NULL || sscanf (lines[i], "#%*u %*x %*c %n", &used) < 0 || used == 0 || lines[i] + used >= colon)
+            continue;
+          if (scheme != NULL && scheme + 3 < colon)
+            used = (int) (scheme + 3 - lines[i]);
+          g_string_append_printf (found, "File \"%.*s\", line %.*s\n", (int) (colon - lines[i] - used), lines[i] + used, (int) (end - colon - 1), colon + 1);
         }
       g_strfreev (lines);
       script = g_string_free (found, FALSE);
