@@ -393,6 +393,67 @@ test_capture (Bed *bed,
   g_assert_no_error (error);
 }
 
+static gboolean
+is_checked (void)
+{
+  int (*is_checking) (void) = (int (*) (void)) gcuda_test_simulator_function ("gcudasim_is_checking");
+
+  return is_checking != NULL && is_checking ();
+}
+
+static void
+test_declare_access (Bed *bed,
+                     gconstpointer data)
+{
+  static const struct
+  {
+    guint64 offset, size;
+    guint access;
+    int code; /* 0: none */
+  } cases[] = {
+    { 0, 4096, GCUDA_ACCESS_FLAGS_READ, 0 },
+    { 0, 4096, GCUDA_ACCESS_FLAGS_WRITE, 0 },
+    { 4095, 1, GCUDA_ACCESS_FLAGS_READ | GCUDA_ACCESS_FLAGS_WRITE, 0 },
+    { 4096, 0, GCUDA_ACCESS_FLAGS_READ, 0 },
+    { 0, 0, GCUDA_ACCESS_FLAGS_READ, 0 },
+    { 0, 4097, GCUDA_ACCESS_FLAGS_READ, GCUDA_ERROR_INVALID_ARGUMENT },
+    { 4096, 1, GCUDA_ACCESS_FLAGS_READ, GCUDA_ERROR_INVALID_ARGUMENT },
+    { 4097, 0, GCUDA_ACCESS_FLAGS_READ, GCUDA_ERROR_INVALID_ARGUMENT },
+    { 2, G_MAXUINT64, GCUDA_ACCESS_FLAGS_READ, GCUDA_ERROR_INVALID_ARGUMENT },
+    { 0, 1, GCUDA_ACCESS_FLAGS_NONE, GCUDA_ERROR_INVALID_ARGUMENT },
+    { 0, 1, 0x80, GCUDA_ERROR_INVALID_ARGUMENT },
+    { 0, 1, GCUDA_ACCESS_FLAGS_READ | 0x80, GCUDA_ERROR_INVALID_ARGUMENT },
+  };
+  g_autoptr (GError) error = NULL;
+  g_autoptr (GCudaBuffer) buffer = gcuda_memory_resource_allocate (bed->resource, 4096, bed->stream, &error);
+
+  assert_no_error (error);
+  for (guint i = 0; i < G_N_ELEMENTS (cases); i++)
+    {
+      gboolean success = gcuda_stream_declare_access (bed->stream, buffer, cases[i].offset, cases[i].size, (GCudaAccessFlags) cases[i].access, &error);
+
+      if (cases[i].code == 0 || !is_checked ())
+        {
+          assert_no_error (error);
+          g_assert_true (success);
+        }
+      else
+        {
+          g_assert_false (success);
+          assert_error_and_clear (error, cases[i].code);
+        }
+      /* Without a place for the error. */
+      g_assert_true (gcuda_stream_declare_access (bed->stream, buffer, cases[i].offset, cases[i].size, (GCudaAccessFlags) cases[i].access, NULL) == success);
+    }
+  if (!is_checked ())
+    return;
+  g_assert_false (gcuda_stream_declare_access (bed->stream, NULL, 0, 1, GCUDA_ACCESS_FLAGS_READ, &error));
+  assert_error_and_clear (error, GCUDA_ERROR_INVALID_ARGUMENT);
+  g_assert_true (gcuda_buffer_close (buffer, bed->stream, &error));
+  g_assert_false (gcuda_stream_declare_access (bed->stream, buffer, 0, 1, GCUDA_ACCESS_FLAGS_READ, &error));
+  assert_error_and_clear (error, GCUDA_ERROR_CLOSED);
+}
+
 int
 main (int argc,
       char **argv)
@@ -409,5 +470,6 @@ main (int argc,
   bed_add ("/stream/host-function/in-thread", test_host_function_in_thread);
   bed_add ("/stream/host-function/refused", test_host_function_refused);
   bed_add ("/stream/capture", test_capture);
+  bed_add ("/stream/declare-access", test_declare_access);
   return g_test_run ();
 }
