@@ -1883,6 +1883,54 @@ exported_with_an_event (void)
 }
 
 static void
+exported_by_one_of_many_streams (void)
+{
+  CUdeviceptr p = memory ();
+  CUipcMemHandle handle;
+  CUipcEventHandle event_handle;
+  CUevent event;
+  CUstream stream = NULL;
+  g_autofree char *text = NULL;
+  g_autofree char *event_text = NULL;
+
+  OK (RAW (cuEventCreate) (&event, CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS));
+  OK (RAW (cuIpcGetMemHandle) (&handle, p));
+  OK (RAW (cuIpcGetEventHandle) (&event_handle, event));
+  for (guint i = 0; i < 400; i++)
+    {
+      stream = new_stream (CU_STREAM_NON_BLOCKING);
+      set (memory (), stream);
+    }
+  set (p, stream);
+  OK (RAW (cuEventRecord) (event, right ? stream : s));
+  text = to_text (&handle, sizeof handle);
+  event_text = to_text (&event_handle, sizeof event_handle);
+  run_importer ("memory", -1, text, event_text);
+}
+
+/* There and back: the importer records an event that is waited for here. */
+static void
+imported_and_given_back (void)
+{
+  CUdeviceptr p = memory ();
+  CUipcMemHandle handle;
+  CUipcEventHandle event_handle;
+  CUevent event;
+  g_autofree char *text = NULL;
+  g_autofree char *event_text = NULL;
+
+  OK (RAW (cuEventCreate) (&event, CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS));
+  OK (RAW (cuIpcGetMemHandle) (&handle, p));
+  OK (RAW (cuIpcGetEventHandle) (&event_handle, event));
+  text = to_text (&handle, sizeof handle);
+  event_text = to_text (&event_handle, sizeof event_handle);
+  run_importer ("returning", -1, text, event_text);
+  if (right)
+    OK (RAW (cuStreamWaitEvent) (t, event, 0));
+  set (p, t);
+}
+
+static void
 exported_before_it_is_written (void)
 {
   CUdeviceptr p = memory ();
@@ -1957,7 +2005,7 @@ import (char **args)
   int fd = atoi (args[1]);
   CUdeviceptr p = 0;
 
-  if (g_str_equal (kind, "memory") || g_str_equal (kind, "hasty"))
+  if (g_str_equal (kind, "memory") || g_str_equal (kind, "hasty") || g_str_equal (kind, "returning"))
     {
       CUipcMemHandle handle;
 
@@ -1971,6 +2019,17 @@ import (char **args)
           from_text (args[3], &event_handle, sizeof event_handle);
           OK (RAW (cuIpcOpenEventHandle) (&event, event_handle));
           OK (RAW (cuStreamWaitEvent) (s, event, 0));
+          if (g_str_equal (kind, "returning"))
+            {
+              set (p, s);
+              OK (RAW (cuEventRecord) (event, s));
+              /* It is done at the end, but no call told that. */
+              g_atomic_int_set (&gate_open, TRUE);
+              OK (RAW (cuLaunchHostFunc) (s, tell, NULL));
+              while (!g_atomic_int_get (&told))
+                g_usleep (100);
+              _exit (0);
+            }
         }
     }
   else if (g_str_equal (kind, "pool"))
@@ -2120,6 +2179,8 @@ static const struct
   RACE (managed_memory_of_another_page, "host-access"),
   RACE (exported_memory, "shared-memory"),
   RACE (exported_with_an_event, "shared-memory"),
+  RACE (exported_by_one_of_many_streams, "shared-memory"),
+  RACE (imported_and_given_back, "shared-memory"),
   RACE (exported_before_it_is_written, "shared-memory"),
   RACE (exported_pool_memory, "shared-memory"),
   { "exported_chunk", "shared-memory", exported_chunk, TRUE },

@@ -20,7 +20,7 @@
 
 #define MAGIC      G_GUINT64_CONSTANT (0x6763756461627264)
 #define MAX_RECORD 128
-#define MAX_EPOCHS 256
+#define MAX_EPOCHS 1024
 
 typedef struct
 {
@@ -39,7 +39,11 @@ typedef struct
   Record records[MAX_RECORD];
   /* Of an event */
   guint32 pid, n_epochs;
-  guint64 epochs[MAX_EPOCHS];
+  struct
+  {
+    guint64 epoch;
+    guint32 slot;
+  } epochs[MAX_EPOCHS];
 } Board;
 
 struct _CheckShared
@@ -164,8 +168,9 @@ board_unlock (Board *board)
   g_atomic_int_set (&board->owner, 0);
 }
 
+/* CHECK_NO_SLOT: nothing was heard of it, and it is not to be made. */
 static guint
-local_slot (guint32 pid, guint32 slot)
+local_slot (guint32 pid, guint32 slot, gboolean make)
 {
   guint64 key = (guint64) pid << 32 | slot;
   guint found;
@@ -173,6 +178,8 @@ local_slot (guint32 pid, guint32 slot)
   if (slots == NULL)
     slots = g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, NULL);
   found = GPOINTER_TO_UINT (g_hash_table_lookup (slots, &key));
+  if (found == 0 && !make)
+    return CHECK_NO_SLOT;
   if (found == 0)
     {
       found = check_slot_fresh () + 1;
@@ -194,7 +201,7 @@ meet (CheckObject *object, Record *record, guint64 offset, guint64 size, CheckOp
     return;
   if (op->what == CHECK_READ && record->what == CHECK_READ)
     return;
-  slot = local_slot (record->pid, record->slot);
+  slot = local_slot (record->pid, record->slot, FALSE);
   if (record->what != CHECK_FREE && check_clock_knows (clock, slot, record->epoch))
     return;
   text = g_strdup_printf ("process %u, %.*s", record->pid, (int) sizeof record->where, record->where);
@@ -287,8 +294,15 @@ check_shared_event_recorded (CheckEvent *event)
   if (!board_lock (board))
     return;
   board->pid = (guint32) getpid ();
-  board->n_epochs = MIN (event->clock.n, MAX_EPOCHS);
-  memcpy (board->epochs, event->clock.epochs, board->n_epochs * sizeof (guint64));
+  board->n_epochs = 0;
+  /* What is over is not on any board. */
+  for (guint i = 0; i < event->clock.n && board->n_epochs < MAX_EPOCHS; i++)
+    {
+      if (event->clock.epochs[i] == 0 || check_is_old (i, event->clock.epochs[i]))
+        continue;
+      board->epochs[board->n_epochs].slot = i;
+      board->epochs[board->n_epochs++].epoch = event->clock.epochs[i];
+    }
   board_unlock (board);
 }
 
@@ -296,20 +310,17 @@ void
 check_shared_event_wait (CheckEvent *event, CheckClock *clock)
 {
   Board *board = event->shared->board;
-  guint64 epochs[MAX_EPOCHS];
+  __typeof__ (board->epochs) epochs;
   guint32 n, pid;
 
   if (!board_lock (board))
     return;
   n = MIN (board->n_epochs, MAX_EPOCHS);
   pid = board->pid;
-  memcpy (epochs, board->epochs, n * sizeof (guint64));
+  memcpy (epochs, board->epochs, n * sizeof epochs[0]);
   board_unlock (board);
   if (pid == (guint32) getpid ())
     return;
   for (guint32 i = 0; i < n; i++)
-    {
-      if (epochs[i] > 0)
-        check_clock_raise (clock, local_slot (pid, i), epochs[i]);
-    }
+    check_clock_raise (clock, local_slot (pid, epochs[i].slot, TRUE), epochs[i].epoch);
 }
