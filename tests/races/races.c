@@ -108,6 +108,9 @@ host_touches (volatile guint8 *address, gsize size, gboolean writes)
   if (!gcuda_test_is_simulated ())
     SIMULATOR (gcudasim_declare_host_access)
   ((const void *) address, size, writes, "host access");
+  /* Nor are they while the driver itself is at work there. */
+  if (gcuda_test_is_simulated ())
+    gcuda_test_hold (TRUE);
   for (gsize i = 0; i < size; i += 512)
     {
       if (writes)
@@ -115,6 +118,8 @@ host_touches (volatile guint8 *address, gsize size, gboolean writes)
       else
         sum += address[i];
     }
+  if (gcuda_test_is_simulated ())
+    gcuda_test_hold (FALSE);
 }
 
 /* ---- allocation and free ---- */
@@ -1576,6 +1581,16 @@ boxes_of_a_volume (void)
 }
 
 static void
+rows_without_a_pitch (void)
+{
+  CUdeviceptr p = memory (), q = memory ();
+  CUDA_MEMCPY2D params = { .srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = q, .dstMemoryType = CU_MEMORYTYPE_DEVICE, .dstDevice = p, .WidthInBytes = 64, .Height = 8 };
+
+  OK (RAW (cuMemcpy2DAsync) (&params, s));
+  set_part (p + (right ? 512 : 511), 64, t);
+}
+
+static void
 copies_of_nothing (void)
 {
   CUdeviceptr p = memory (), q = memory ();
@@ -1808,6 +1823,246 @@ managed_memory_of_another_page (void)
   if (right)
     wait_for (s);
   host_touches ((guint8 *) p, SIZE, TRUE);
+}
+
+static void
+set_of_pinned_memory (void)
+{
+  guint8 *host = pinned ();
+
+  if (right)
+    OK (RAW (cuMemsetD8) ((CUdeviceptr) host, 1, SIZE));
+  else
+    set ((CUdeviceptr) host, s);
+  host_touches (host, SIZE, TRUE);
+}
+
+static void
+download_to_pinned_memory_waits (void)
+{
+  guint8 *host = pinned ();
+  CUdeviceptr p = memory ();
+
+  if (right)
+    OK (RAW (cuMemcpyDtoH) (host, p, SIZE));
+  else
+    OK (RAW (cuMemcpyDtoHAsync) (host, p, SIZE, s));
+  host_touches (host, SIZE, FALSE);
+  set (p, t);
+}
+
+static void
+upload_from_pinned_memory_waits (void)
+{
+  guint8 *host = pinned ();
+  CUdeviceptr p = memory ();
+
+  if (right)
+    OK (RAW (cuMemcpyHtoD) (p, host, SIZE));
+  else
+    OK (RAW (cuMemcpyHtoDAsync) (p, host, SIZE, s));
+  host_touches (host, SIZE, TRUE);
+}
+
+static void
+download_to_ordinary_memory_waits (void)
+{
+  static guint8 bytes[SIZE];
+  CUdeviceptr p = memory (), q = memory ();
+
+  set (p, s);
+  OK (RAW (cuMemcpyDtoHAsync) (bytes, right ? p : q, SIZE, right ? s : t));
+  set (p, t);
+}
+
+static void
+elapsed_time_tells (void)
+{
+  CUevent before, after;
+  CUdeviceptr p = memory ();
+  float time;
+
+  OK (RAW (cuEventCreate) (&before, CU_EVENT_DEFAULT));
+  OK (RAW (cuEventCreate) (&after, CU_EVENT_DEFAULT));
+  OK (RAW (cuEventRecord) (before, s));
+  set (p, s);
+  OK (RAW (cuEventRecord) (after, s));
+  if (right)
+    {
+      while (((CUresult (*) (float *, CUevent, CUevent)) gcuda_test_driver_function ("cuEventElapsedTime")) (&time, before, after) != CUDA_SUCCESS)
+        g_usleep (100);
+    }
+  set (p, t);
+}
+
+static void CUDA_CB
+tell_status (CUstream stream, CUresult status, void *data)
+{
+  tell (data);
+}
+
+static void
+callback_not_awaited (void)
+{
+  CUdeviceptr p = memory ();
+
+  OK (RAW (cuLaunchHostFunc) (u, gate, NULL));
+  order (u, s);
+  set (p, s);
+  OK (RAW (cuStreamAddCallback) (s, tell_status, NULL, 0));
+  if (right)
+    {
+      g_atomic_int_set (&gate_open, TRUE);
+      RAW (cuStreamQuery)
+      (s);
+      RAW (cuStreamQuery)
+      (s);
+      while (!g_atomic_int_get (&told))
+        g_usleep (100);
+    }
+  set (p, t);
+  g_atomic_int_set (&gate_open, TRUE);
+}
+
+static void
+context_destroyed_with_work (void)
+{
+  CUdeviceptr p = memory ();
+  CUcontext other = another_context ();
+  CUstream there = new_stream (CU_STREAM_NON_BLOCKING);
+
+  set (p, there);
+  if (right)
+    OK (RAW (cuCtxDestroy) (other));
+  OK (RAW (cuCtxSetCurrent) (context));
+  set (p, s);
+}
+
+static void
+event_of_another_context (void)
+{
+  CUdeviceptr p = memory ();
+  CUstream there;
+  CUevent event;
+
+  set (p, s);
+  another_context ();
+  there = new_stream (CU_STREAM_NON_BLOCKING);
+  event = new_event ();
+  OK (RAW (cuStreamWaitEvent) (there, event, 0));
+  OK (RAW (cuCtxSetCurrent) (context));
+  if (right)
+    order (s, there);
+  set (p, there);
+}
+
+static void
+memory_of_a_graph_again_and_again (void)
+{
+  CUdeviceptr p;
+  CUgraph graph;
+  CUgraphExec exec;
+
+  OK (RAW (cuStreamBeginCapture) (s, CU_STREAM_CAPTURE_MODE_RELAXED));
+  p = allocate (s);
+  set (p, s);
+  if (!right)
+    {
+      order (s, t);
+      set (p, t);
+    }
+  release (p, s);
+  if (!right)
+    order (t, s);
+  OK (RAW (cuStreamEndCapture) (s, &graph));
+  exec = instantiate (graph);
+  for (guint i = 0; i < 5; i++)
+    OK (RAW (cuGraphLaunch) (exec, i % 2 == 0 ? s : t));
+}
+
+static void
+graph_that_downloads (void)
+{
+  CUdeviceptr p = memory ();
+  guint8 *host = pinned ();
+  CUgraph graph;
+
+  OK (RAW (cuStreamBeginCapture) (u, CU_STREAM_CAPTURE_MODE_RELAXED));
+  OK (RAW (cuMemcpyDtoHAsync) (host, p, SIZE, u));
+  OK (RAW (cuStreamEndCapture) (u, &graph));
+  host_touches (host, SIZE, TRUE);
+  OK (RAW (cuGraphLaunch) (instantiate (graph), s));
+  if (right)
+    wait_for (s);
+  host_touches (host, SIZE, TRUE);
+}
+
+static void
+clone_of_a_graph (void)
+{
+  CUdeviceptr p = memory ();
+  CUgraph graph = captured_set (p), clone;
+  CUgraphExec exec;
+
+  OK (RAW (cuGraphClone) (&clone, graph));
+  OK (RAW (cuGraphDestroy) (graph));
+  exec = instantiate (clone);
+  OK (RAW (cuGraphDestroy) (clone));
+  OK (RAW (cuGraphLaunch) (exec, s));
+  if (right)
+    order (s, t);
+  set (p, t);
+}
+
+static void
+half_of_memory_freed_in_parts (void)
+{
+  CUdeviceptr p[40];
+
+  for (guint i = 0; i < 40; i++)
+    p[i] = allocate (s);
+  order (s, t);
+  for (guint i = 0; i < 40; i++)
+    set (p[i], t);
+  if (right)
+    order (t, s);
+  for (guint i = 0; i < 40; i += 2)
+    release (p[i], right ? s : t);
+  for (guint i = 1; i < 40; i += 2)
+    release (p[i], s);
+}
+
+static void
+capture_does_nothing_yet (void)
+{
+  CUdeviceptr p = memory ();
+  CUgraph graph;
+
+  OK (RAW (cuStreamBeginCapture) (s, CU_STREAM_CAPTURE_MODE_RELAXED));
+  set (p, s);
+  set (p, t);
+  OK (RAW (cuStreamEndCapture) (s, &graph));
+  set (p, t);
+  if (!right)
+    OK (RAW (cuGraphLaunch) (instantiate (graph), u));
+}
+
+static void
+retained_chunk (void)
+{
+  CUmemGenericAllocationHandle handle = chunk (FALSE), same;
+  CUdeviceptr p = map (handle), q;
+
+  OK (RAW (cuMemRetainAllocationHandle) (&same, (void *) p));
+  OK (RAW (cuMemRelease) (handle));
+  set (p, s);
+  wait_for (s);
+  OK (RAW (cuMemUnmap) (p, MIB2));
+  q = map (same);
+  OK (RAW (cuMemRelease) (same));
+  set (q, s);
+  p = q;
+  set (p, right ? s : t);
 }
 
 /* ---- two processes ---- */
@@ -2061,7 +2316,7 @@ static const struct
   const char *name;
   const char *kind;
   void (*run) (void);
-  gboolean simulated_only; /* a real driver's descriptors do not tell what they are of */
+  gboolean simulated_only;
 } races[] = {
 #define RACE(name, kind)     \
   {                          \
@@ -2163,6 +2418,7 @@ static const struct
   RACE (two_chunks_as_one, "write-write"),
   RACE (columns_of_an_odd_pitch, "write-write"),
   RACE (boxes_of_a_volume, "write-write"),
+  { "rows_without_a_pitch", "write-write", rows_without_a_pitch, TRUE },
   RACE (copies_of_nothing, "write-write"),
   RACE (graph_updated, "write-write"),
   RACE (node_disabled, "write-write"),
@@ -2177,6 +2433,20 @@ static const struct
   RACE (kernel_of_a_graph_that_is_gone, "write-write"),
   RACE (host_function_changes_the_source, "upload-changed"),
   RACE (managed_memory_of_another_page, "host-access"),
+  RACE (set_of_pinned_memory, "host-access"),
+  RACE (download_to_pinned_memory_waits, "host-access"),
+  RACE (upload_from_pinned_memory_waits, "upload-changed"),
+  RACE (download_to_ordinary_memory_waits, "write-write"),
+  RACE (elapsed_time_tells, "write-write"),
+  RACE (callback_not_awaited, "write-write"),
+  RACE (context_destroyed_with_work, "write-write"),
+  RACE (event_of_another_context, "write-write"),
+  RACE (memory_of_a_graph_again_and_again, "free-before-last-use"),
+  RACE (graph_that_downloads, "host-access"),
+  RACE (clone_of_a_graph, "write-write"),
+  RACE (half_of_memory_freed_in_parts, "free-before-last-use"),
+  RACE (capture_does_nothing_yet, "write-write"),
+  RACE (retained_chunk, "write-write"),
   RACE (exported_memory, "shared-memory"),
   RACE (exported_with_an_event, "shared-memory"),
   RACE (exported_by_one_of_many_streams, "shared-memory"),
@@ -2234,7 +2504,7 @@ test_race (gconstpointer data)
 
   if (races[index].simulated_only && !gcuda_test_is_simulated ())
     {
-      g_test_skip ("a device's descriptor is the same for all memory");
+      g_test_skip ("a real driver's descriptors do not tell what they are of, and it may want to be given a pitch");
       return;
     }
   /* A real driver may well end it, if it is wrong. */

@@ -206,6 +206,8 @@ void check_unmap (guint64 address, guint64 size);
 CheckObject *check_lookup (guint64 address, guint64 *offset, guint64 *length);
 
 gboolean check_is_freed (guint64 address);
+/* Pinned, registered or managed */
+gboolean check_is_of_host (const CheckObject *object);
 /* Other processes may use it from now on. */
 void check_object_share (CheckObject *object, CheckShared *shared);
 
@@ -242,6 +244,15 @@ void check_shared_event_wait (CheckEvent *event, CheckClock *clock);
 gpointer check_driver_function (const char *name, gpointer simulated);
 /* What functions of the program that ran by now came after. */
 void check_learn (void);
+
+/* One side of a copy */
+typedef struct
+{
+  guint64 address;
+  gsize pitch, slice; /* between rows, and between planes */
+} CheckSide;
+
+CheckSide check_side (CUmemorytype type, const void *host, CUdeviceptr device, gsize pitch, gsize rows, gsize x, gsize y, gsize z, gsize width, gsize height);
 
 /* A function of the program that a stream runs: where it is in the stream, and what it comes after. */
 typedef struct

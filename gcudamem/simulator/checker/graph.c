@@ -82,15 +82,15 @@ add_memset (Node *node, const CUDA_MEMSET_NODE_PARAMS *p)
 static void
 add_copy (Node *node, const CUDA_MEMCPY3D *p)
 {
-  guint64 dst = p->dstMemoryType == CU_MEMORYTYPE_HOST ? (guintptr) p->dstHost : p->dstDevice;
-  guint64 src = p->srcMemoryType == CU_MEMORYTYPE_HOST ? (guintptr) p->srcHost : p->srcDevice;
+  CheckSide dst = check_side (p->dstMemoryType, p->dstHost, p->dstDevice, p->dstPitch, p->dstHeight, p->dstXInBytes, p->dstY, p->dstZ, p->WidthInBytes, p->Height);
+  CheckSide src = check_side (p->srcMemoryType, p->srcHost, p->srcDevice, p->srcPitch, p->srcHeight, p->srcXInBytes, p->srcY, p->srcZ, p->WidthInBytes, p->Height);
 
   if (p->dstMemoryType == CU_MEMORYTYPE_ARRAY || p->srcMemoryType == CU_MEMORYTYPE_ARRAY)
     return;
   for (gsize z = 0; z < p->Depth; z++)
     {
-      add_access (node, CHECK_READ, src + ((p->srcZ + z) * p->srcHeight + p->srcY) * p->srcPitch + p->srcXInBytes, p->WidthInBytes, p->srcPitch, p->Height, "graph copy node");
-      add_access (node, CHECK_WRITE, dst + ((p->dstZ + z) * p->dstHeight + p->dstY) * p->dstPitch + p->dstXInBytes, p->WidthInBytes, p->dstPitch, p->Height, "graph copy node");
+      add_access (node, CHECK_READ, src.address + z * src.slice, p->WidthInBytes, src.pitch, p->Height, "graph copy node");
+      add_access (node, CHECK_WRITE, dst.address + z * dst.slice, p->WidthInBytes, dst.pitch, p->Height, "graph copy node");
     }
 }
 

@@ -431,8 +431,8 @@ check_is_freed (guint64 address)
   return mapping != NULL && mapping->dead.data != NULL;
 }
 
-static gboolean
-is_of_host (const CheckObject *object)
+gboolean
+check_is_of_host (const CheckObject *object)
 {
   return object->memory == CHECK_MEMORY_PINNED || object->memory == CHECK_MEMORY_REGISTERED || object->memory == CHECK_MEMORY_MANAGED;
 }
@@ -485,7 +485,7 @@ check_free (CheckOp *op, const CheckClock *clock, guint64 address)
   op->size = mapping->size;
   access_range (op, clock, address, mapping->size);
   /* What is at these addresses now is the program's own. */
-  if (is_of_host (mapping->object))
+  if (check_is_of_host (mapping->object))
     {
       g_tree_remove (mappings, &address);
       return;
@@ -502,7 +502,7 @@ add_of_context (gpointer key, gpointer value, gpointer data)
   gpointer *search = data;
   CheckObject *object = ((Mapping *) value)->object;
 
-  if (object->context == search[0] && is_of_host (object))
+  if (object->context == search[0] && check_is_of_host (object))
     g_ptr_array_add (search[1], key);
   return FALSE;
 }

@@ -629,12 +629,17 @@ after_free (Call *c, void **args)
 static void
 after_memset (Call *c, CUstream handle, guint64 address, guint64 width, gsize pitch, gsize rows)
 {
-  guint64 epoch;
+  guint64 epoch, offset, length;
+  CheckObject *object;
   CheckStream *stream;
 
   if (width == 0 || rows == 0 || (stream = queue (c, handle, &epoch)) == NULL)
     return;
   touch (c, stream, epoch, CHECK_WRITE, address, width, pitch, rows);
+  /* The call waits if the memory is the host's, and only then. */
+  if (g_str_has_prefix (c->function, "cuMemset") && !g_str_has_suffix (c->function, "Async") && (object = check_lookup (address, &offset, &length)) != NULL &&
+      check_is_of_host (object))
+    check_host_learn (&stream->clock);
 }
 
 /* cuMemsetD{8,16,32}[Async] and cuMemsetD2D{8,16,32}[Async] */
@@ -656,21 +661,26 @@ after_memset_2d (Call *c, void **args)
   after_memset (c, g_str_has_suffix (c->function, "Async") ? ARG (CUstream, 5) : NULL, ARG (CUdeviceptr, 0), ARG (gsize, 3) * element, ARG (gsize, 1), ARG (gsize, 4));
 }
 
-typedef struct
+/* Where a copy begins. What is not given follows from what is copied. */
+CheckSide
+check_side (CUmemorytype type, const void *host, CUdeviceptr device, gsize pitch, gsize rows, gsize x, gsize y, gsize z, gsize width, gsize height)
 {
-  guint64 address;
-  gsize pitch, slice;
-} Side;
+  CheckSide side = { type == CU_MEMORYTYPE_HOST ? (guintptr) host : device, pitch != 0 ? pitch : x + width, 0 };
+
+  side.slice = side.pitch * (rows != 0 ? rows : y + height);
+  side.address += z * side.slice + y * side.pitch + x;
+  return side;
+}
 
 static void
-touch_side (Call *c, CheckStream *stream, guint64 epoch, CheckWhat what, const Side *side, gsize width, gsize height, gsize depth)
+touch_side (Call *c, CheckStream *stream, guint64 epoch, CheckWhat what, const CheckSide *side, gsize width, gsize height, gsize depth)
 {
   for (gsize z = 0; z < depth; z++)
     touch (c, stream, epoch, what, side->address + z * side->slice, width, side->pitch, height);
 }
 
 static void
-copied (Call *c, gboolean waits, CUstream handle, const Side *dst, const Side *src, gsize width, gsize height, gsize depth)
+copied (Call *c, gboolean waits, CUstream handle, const CheckSide *dst, const CheckSide *src, gsize width, gsize height, gsize depth)
 {
   gboolean from_host, to_host;
   CheckStream *stream;
@@ -705,7 +715,7 @@ copied (Call *c, gboolean waits, CUstream handle, const Side *dst, const Side *s
 static void
 copied_bytes (Call *c, gboolean waits, CUstream handle, guint64 dst, guint64 src, gsize size)
 {
-  Side d = { dst, 0, 0 }, s = { src, 0, 0 };
+  CheckSide d = { dst, 0, 0 }, s = { src, 0, 0 };
 
   copied (c, waits, handle, &d, &s, size, 1, 1);
 }
@@ -737,13 +747,11 @@ after_copy_peer_async (Call *c, void **args)
 static void
 copied_2d (Call *c, gboolean waits, CUstream handle, const CUDA_MEMCPY2D *p)
 {
-  Side d = { p->dstMemoryType == CU_MEMORYTYPE_HOST ? (guintptr) p->dstHost : p->dstDevice, p->dstPitch, 0 };
-  Side s = { p->srcMemoryType == CU_MEMORYTYPE_HOST ? (guintptr) p->srcHost : p->srcDevice, p->srcPitch, 0 };
+  CheckSide d = check_side (p->dstMemoryType, p->dstHost, p->dstDevice, p->dstPitch, 0, p->dstXInBytes, p->dstY, 0, p->WidthInBytes, p->Height);
+  CheckSide s = check_side (p->srcMemoryType, p->srcHost, p->srcDevice, p->srcPitch, 0, p->srcXInBytes, p->srcY, 0, p->WidthInBytes, p->Height);
 
   if (p->dstMemoryType == CU_MEMORYTYPE_ARRAY || p->srcMemoryType == CU_MEMORYTYPE_ARRAY)
     return;
-  d.address += p->dstY * d.pitch + p->dstXInBytes;
-  s.address += p->srcY * s.pitch + p->srcXInBytes;
   copied (c, waits, handle, &d, &s, p->WidthInBytes, p->Height, 1);
 }
 
@@ -760,16 +768,14 @@ after_copy_2d_async (Call *c, void **args)
 }
 
 /* The structure for peers begins alike, and has the same names. */
-#define COPIED_3D(c, waits, handle, p)                                                                                                                \
-  G_STMT_START                                                                                                                                        \
-  {                                                                                                                                                   \
-    Side d_ = { (p)->dstMemoryType == CU_MEMORYTYPE_HOST ? (guintptr) (p)->dstHost : (p)->dstDevice, (p)->dstPitch, (p)->dstPitch * (p)->dstHeight }; \
-    Side s_ = { (p)->srcMemoryType == CU_MEMORYTYPE_HOST ? (guintptr) (p)->srcHost : (p)->srcDevice, (p)->srcPitch, (p)->srcPitch * (p)->srcHeight }; \
-    d_.address += (p)->dstZ * d_.slice + (p)->dstY * d_.pitch + (p)->dstXInBytes;                                                                     \
-    s_.address += (p)->srcZ * s_.slice + (p)->srcY * s_.pitch + (p)->srcXInBytes;                                                                     \
-    if ((p)->dstMemoryType != CU_MEMORYTYPE_ARRAY && (p)->srcMemoryType != CU_MEMORYTYPE_ARRAY)                                                       \
-      copied (c, waits, handle, &d_, &s_, (p)->WidthInBytes, (p)->Height, (p)->Depth);                                                                \
-  }                                                                                                                                                   \
+#define COPIED_3D(c, waits, handle, p)                                                                                                                                                   \
+  G_STMT_START                                                                                                                                                                           \
+  {                                                                                                                                                                                      \
+    CheckSide d_ = check_side ((p)->dstMemoryType, (p)->dstHost, (p)->dstDevice, (p)->dstPitch, (p)->dstHeight, (p)->dstXInBytes, (p)->dstY, (p)->dstZ, (p)->WidthInBytes, (p)->Height); \
+    CheckSide s_ = check_side ((p)->srcMemoryType, (p)->srcHost, (p)->srcDevice, (p)->srcPitch, (p)->srcHeight, (p)->srcXInBytes, (p)->srcY, (p)->srcZ, (p)->WidthInBytes, (p)->Height); \
+    if ((p)->dstMemoryType != CU_MEMORYTYPE_ARRAY && (p)->srcMemoryType != CU_MEMORYTYPE_ARRAY)                                                                                          \
+      copied (c, waits, handle, &d_, &s_, (p)->WidthInBytes, (p)->Height, (p)->Depth);                                                                                                   \
+  }                                                                                                                                                                                      \
   G_STMT_END
 
 static void
