@@ -251,6 +251,21 @@ subject_captured (void)
   OK (RAW (cuCtxSynchronize) ());
 }
 
+/* A capture whose end failed goes on. */
+static void
+subject_capture_goes_on (void)
+{
+  CUdeviceptr p = memory ();
+  CUgraph graph;
+
+  OK (RAW (cuStreamBeginCapture) (s, CU_STREAM_CAPTURE_MODE_RELAXED));
+  g_assert_true (SIMULATOR (gcudasim_fail) ("cuStreamEndCapture:1=OUT_OF_MEMORY"));
+  g_assert_cmpint (RAW (cuStreamEndCapture) (s, &graph), ==, CUDA_ERROR_OUT_OF_MEMORY);
+  first_place (p);
+  second_place (p);
+  OK (RAW (cuStreamEndCapture) (s, &graph));
+}
+
 /* Where nothing checks, nothing is asked of the arguments either. */
 static void
 subject_declared_unchecked (void)
@@ -439,6 +454,7 @@ static const struct
   SUBJECT (threads_that_are_right),
   SUBJECT (host),
   SUBJECT (captured),
+  SUBJECT (capture_goes_on),
   SUBJECT (declared_unchecked),
   SUBJECT (passed_on),
   SUBJECT (nobody_is_kept_waiting),
@@ -769,6 +785,15 @@ test_captured (void)
 }
 
 static void
+test_capture_goes_on (void)
+{
+  g_auto (Run) run = run_subject ("capture_goes_on", NULL);
+
+  assert_ends (run, 0);
+  g_assert_cmpstr (run.reports, ==, "");
+}
+
+static void
 test_declared_unchecked (void)
 {
   g_auto (Run) run = run_subject ("declared_unchecked", "GCUDASIM_CHECK", "off", NULL);
@@ -978,6 +1003,7 @@ main (int argc, char **argv)
   g_test_add_func ("/checker/stacks", test_stacks);
   g_test_add_func ("/checker/said-once", test_said_once);
   g_test_add_func ("/checker/captured", test_captured);
+  g_test_add_func ("/checker/capture-goes-on", test_capture_goes_on);
   g_test_add_func ("/checker/declared-unchecked", test_declared_unchecked);
   g_test_add_func ("/checker/ends", test_ends);
   g_test_add_func ("/checker/passed-on", test_passed_on);
