@@ -520,6 +520,62 @@ test_foreign (Bed *bed,
 }
 
 static void
+note_thread (gpointer data,
+             GObject *object)
+{
+  g_atomic_pointer_set ((GThread **) data, g_thread_self ());
+}
+
+static gpointer
+unref_in_thread (gpointer data)
+{
+  g_object_unref (data);
+  return NULL;
+}
+
+/* The owner of what is foreign is let go in the main context of the thread that gave it, and by no thread of the library's:
+ * also if nothing but that release keeps the context any more. */
+static void
+test_foreign_owner (Bed *bed,
+                    gconstpointer data)
+{
+  for (guint i = 0; i < 4; i++)
+    {
+      gboolean is_stream = i % 2, context_dropped = i / 2;
+      g_autoptr (GError) error = NULL;
+      g_autoptr (GMainContext) main_context = g_main_context_new ();
+      GMainContext *kept = main_context;
+      GObject *owner = g_object_new (G_TYPE_OBJECT, NULL), *foreign;
+      GThread *finalizer = NULL;
+
+      g_object_weak_ref (owner, note_thread, &finalizer);
+      g_main_context_push_thread_default (main_context);
+      if (is_stream)
+        foreign = G_OBJECT (gcuda_stream_new_for_handle (bed->context, gcuda_stream_get_handle (bed->stream), owner, &error));
+      else
+        foreign = G_OBJECT (gcuda_buffer_new_for_address (bed->device, 4096, 16, owner, bed->stream, &error));
+      g_assert_no_error (error);
+      g_main_context_pop_thread_default (main_context);
+      g_object_unref (owner);
+      if (context_dropped)
+        g_clear_pointer (&main_context, g_main_context_unref);
+
+      in_thread (unref_in_thread, foreign);
+      g_assert_true (gcuda_reclaim (NULL, &error));
+      g_assert_no_error (error);
+      while (g_main_context_iteration (NULL, FALSE))
+        ;
+      g_assert_null (g_atomic_pointer_get (&finalizer));
+      /* It is still there: the release keeps it. */
+      g_main_context_ref (kept);
+      while (g_main_context_iteration (kept, FALSE))
+        ;
+      g_assert_true (g_atomic_pointer_get (&finalizer) == g_thread_self ());
+      g_main_context_unref (kept);
+    }
+}
+
+static void
 test_closed (Bed *bed,
              gconstpointer data)
 {
@@ -712,6 +768,63 @@ test_copy_by_other_device (Bed *bed,
   }
 }
 
+/* A download that fails when its copy is on the way already: no memory is let go that the driver still writes to. */
+static void
+test_download_in_flight (Bed *bed,
+                         gconstpointer data)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (GCudaBuffer) buffer = gcuda_memory_resource_allocate (bed->resource, 4096, bed->stream, &error);
+  static const struct
+  {
+    const char *spec;
+    GCudaError code;
+  } failures[] = {
+    { "cuStreamSynchronize:1=STREAM_CAPTURE_UNSUPPORTED", GCUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED },
+    { "cuStreamSynchronize:1=UNKNOWN", GCUDA_ERROR_UNKNOWN },
+  };
+  guint8 target[16];
+
+  g_assert_no_error (error);
+  if (!gcuda_test_is_simulated ())
+    {
+      g_test_skip ("needs calls that fail");
+      return;
+    }
+  pattern_fill (buffer, 7, bed->stream);
+
+  /* Waiting may be what another thread's capture forbids: that is told, but waited is all the same. */
+  for (guint i = 0; i < G_N_ELEMENTS (failures); i++)
+    {
+      g_auto (GStrv) log = NULL;
+
+      gcuda_test_log_start ();
+      gcuda_test_fail_calls (failures[i].spec);
+      g_assert_false (gcuda_buffer_download_into (buffer, 0, target, sizeof target, bed->stream, &error));
+      assert_error_and_clear (error, failures[i].code);
+      gcuda_test_fail_calls (NULL);
+      log = gcuda_test_log_take ();
+      g_assert_cmpuint (gcuda_test_log_count (log, "cuMemcpyDtoHAsync", "= SUCCESS", NULL), ==, 1);
+      g_assert_cmpuint (gcuda_test_log_count (log, "cuThreadExchangeStreamCaptureMode", "= SUCCESS", NULL), ==, 2);
+      g_assert_cmpuint (gcuda_test_log_count (log, "cuStreamSynchronize", "= SUCCESS", NULL), ==, 1);
+    }
+
+  /* If there is no waiting at all, the memory is let go once the stream has passed the copy. */
+  gcuda_test_log_start ();
+  gcuda_test_fail_calls ("cuStreamSynchronize:1+=UNKNOWN");
+  g_assert_null (gcuda_buffer_download (buffer, 0, 16, bed->stream, &error));
+  assert_error_and_clear (error, GCUDA_ERROR_UNKNOWN);
+  gcuda_test_fail_calls (NULL);
+  g_assert_true (gcuda_reclaim (NULL, &error));
+  {
+    g_auto (GStrv) log = gcuda_test_log_take ();
+
+    g_assert_cmpuint (gcuda_test_log_count (log, "cuEventRecord", "= SUCCESS", NULL), ==, 1);
+    g_assert_cmpuint (gcuda_test_log_count (log, "cuEventQuery", "= SUCCESS", NULL), ==, 1);
+  }
+  pattern_assert (buffer, 7, bed->stream);
+}
+
 int
 main (int argc,
       char **argv)
@@ -728,11 +841,13 @@ main (int argc,
   bed_add ("/buffer/upload", test_upload);
   bed_add ("/buffer/views", test_views);
   bed_add ("/buffer/foreign", test_foreign);
+  bed_add ("/buffer/foreign-owner", test_foreign_owner);
   bed_add ("/buffer/closed", test_closed);
   bed_add ("/buffer/dropped-by-handler", test_dropped_by_handler);
   bed_add ("/buffer/many-rows", test_many_rows);
   bed_add ("/buffer/copy-by-other-device", test_copy_by_other_device);
   bed_add ("/buffer/sizes", test_sizes);
+  bed_add ("/buffer/download-in-flight", test_download_in_flight);
   bed_add ("/buffer/close-while-used", test_close_while_used);
   return g_test_run ();
 }

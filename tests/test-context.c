@@ -263,6 +263,49 @@ test_close_together (Bed *bed,
     }
 }
 
+/* Many releases at once need many events; afterwards the context keeps a few of them, for the releases to come. */
+static void
+test_event_stock (Bed *bed,
+                  gconstpointer data)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (GCudaStream) stream = gcuda_stream_new_per_thread_default (bed->context, &error);
+  g_autoptr (GCudaSynchronousMemoryResource) resource = gcuda_synchronous_memory_resource_new (bed->context, &error);
+  GCudaBuffer *buffers[100];
+
+  g_assert_no_error (error);
+  for (guint round = 0; round < 2; round++)
+    {
+      Blocker *blocker;
+
+      for (guint i = 0; i < G_N_ELEMENTS (buffers); i++)
+        {
+          buffers[i] = gcuda_memory_resource_allocate (GCUDA_MEMORY_RESOURCE (resource), 64, stream, &error);
+          g_assert_no_error (error);
+        }
+      gcuda_test_log_start ();
+      blocker = blocker_new (stream);
+      for (guint i = 0; i < G_N_ELEMENTS (buffers); i++)
+        g_object_unref (buffers[i]);
+      blocker_release (blocker);
+      g_assert_true (gcuda_reclaim (NULL, &error));
+      g_assert_no_error (error);
+      if (gcuda_test_is_simulated ())
+        {
+          g_auto (GStrv) log = gcuda_test_log_take ();
+          guint made = gcuda_test_log_count (log, "cuEventCreate", "= SUCCESS", NULL);
+          guint destroyed = gcuda_test_log_count (log, "cuEventDestroy", "= SUCCESS", NULL);
+
+          g_assert_cmpuint (gcuda_test_log_count (log, "cuMemFree", "= SUCCESS", NULL), ==, G_N_ELEMENTS (buffers));
+          g_assert_cmpuint (made, >=, G_N_ELEMENTS (buffers) - 16);
+          g_assert_cmpuint (made, <=, destroyed + 16);
+          /* What was kept is used again. */
+          if (round == 1)
+            g_assert_cmpuint (made, ==, destroyed);
+        }
+    }
+}
+
 int
 main (int argc,
       char **argv)
@@ -277,5 +320,6 @@ main (int argc,
   bed_add ("/context/close-together", test_close_together);
   bed_add ("/context/foreign", test_foreign);
   bed_add ("/context/made-in-own-context", test_made_in_own_context);
+  bed_add ("/context/event-stock", test_event_stock);
   return g_test_run ();
 }

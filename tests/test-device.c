@@ -182,6 +182,7 @@ test_memory_resource (Bed *bed,
   g_autoptr (GListModel) devices = gcuda_get_devices (&error);
   g_autoptr (GCudaDevice) other = g_list_model_get_item (devices, 1);
   g_autoptr (GCudaDevice) bare = g_object_new (GCUDA_TYPE_DEVICE, NULL);
+  g_autoptr (GCudaMemoryResource) closed = g_object_new (GCUDA_TYPE_DEVICE_MEMORY_RESOURCE, NULL);
 
   g_assert_no_error (error);
   g_assert_true (GCUDA_IS_DEVICE_MEMORY_RESOURCE (first));
@@ -204,6 +205,9 @@ test_memory_resource (Bed *bed,
       g_assert_false (gcuda_device_set_memory_resource (other, bed->resource, &error));
       assert_error_and_clear (error, GCUDA_ERROR_INVALID_ARGUMENT);
     }
+  /* What nobody could allocate from is not set. */
+  g_assert_false (gcuda_device_set_memory_resource (bed->device, closed, &error));
+  assert_error_and_clear (error, GCUDA_ERROR_CLOSED);
   g_assert_null (gcuda_device_get_memory_resource (bare, &error));
   assert_error_and_clear (error, GCUDA_ERROR_CLOSED);
   g_assert_false (gcuda_device_set_memory_resource (bare, NULL, &error));

@@ -7,6 +7,7 @@ typedef enum
   ANSWER_UPSTREAM,
   ANSWER_ZERO,
   ANSWER_ERROR,
+  ANSWER_LAST_ADDRESS,
 } Answer;
 
 typedef struct
@@ -50,6 +51,8 @@ test_resource_allocate (GCudaMemoryResource *resource,
     case ANSWER_ERROR:
       g_set_error_literal (error, G_IO_ERROR, G_IO_ERROR_BUSY, "no memory today");
       return 0;
+    case ANSWER_LAST_ADDRESS:
+      return G_MAXUINT64;
     case ANSWER_UPSTREAM:
     default:
       g_atomic_int_inc (&self->allocated);
@@ -375,6 +378,11 @@ test_misbehaviour (Bed *bed,
   g_assert_null (gcuda_memory_resource_allocate (GCUDA_MEMORY_RESOURCE (resource), 64, bed->stream, &error));
   g_assert_error (error, G_IO_ERROR, G_IO_ERROR_BUSY);
   g_clear_error (&error);
+  /* No memory of that size can be there. */
+  resource->answer = ANSWER_LAST_ADDRESS;
+  g_assert_null (gcuda_memory_resource_allocate (GCUDA_MEMORY_RESOURCE (resource), 64, bed->stream, &error));
+  assert_error_and_clear (error, GCUDA_ERROR_RESOURCE_FAILED);
+  g_assert_cmpint (resource->deallocated, ==, 0);
   resource->answer = ANSWER_UPSTREAM;
   g_object_unref (allocate (resource, 64, bed));
   /* A size of 0 never reaches the vfunc. */
@@ -455,6 +463,7 @@ test_bare_new (Bed *bed,
 
       g_assert_null (gcuda_memory_resource_get_device (resource));
       g_assert_null (gcuda_memory_resource_allocate (resource, 64, bed->stream, &error));
+      g_assert_true (g_str_has_prefix (error->message, "allocating a buffer: "));
       assert_error_and_clear (error, GCUDA_ERROR_CLOSED);
       g_assert_null (gcuda_memory_resource_allocate (resource, 0, bed->stream, &error));
       assert_error_and_clear (error, GCUDA_ERROR_CLOSED);

@@ -66,9 +66,23 @@ gboolean _gcuda_context_box_end (GCudaContextBox *self,
  * streams kills the process. */
 gboolean _gcuda_context_box_is_alive (GCudaContextBox *self);
 
-/* The same as a GError, for calls that a user makes. */
-gboolean _gcuda_context_box_check (GCudaContextBox *self,
-                                   GError **error);
+/* The same as a GError, for calls that a user makes. The answer of a driver that does not say yes, as an error; TRUE if it can't know. */
+gboolean _gcuda_context_box_fail (GCudaContextBox *self,
+                                  CUresult result,
+                                  GError **error);
+
+static inline gboolean
+_gcuda_context_box_check (GCudaContextBox *self,
+                          GError **error)
+{
+  unsigned long long id = 0;
+  CUresult result;
+
+  if (!_gcuda_driver_check (error))
+    return FALSE;
+  result = _gcuda_driver.CtxGetId (self->handle, &id);
+  return G_LIKELY (result == CUDA_SUCCESS && id == self->id) || _gcuda_context_box_fail (self, result, error);
+}
 
 /* Makes sure that there is an event for teardowns in this context. The context need not be current. */
 gboolean _gcuda_context_box_reserve_event (GCudaContextBox *self,

@@ -2,6 +2,7 @@
 #include "gcuda-context-box-private.h"
 
 #define LOSS_QUIET_TIME (20 * G_TIME_SPAN_MILLISECOND)
+#define EVENT_STOCK     16 /* events kept for releases to come; many at once need more for a while */
 
 GCudaContextBox *
 _gcuda_context_box_new (CUcontext handle,
@@ -167,24 +168,17 @@ _gcuda_context_box_is_alive (GCudaContextBox *self)
 }
 
 gboolean
-_gcuda_context_box_check (GCudaContextBox *self,
-                          GError **error)
+_gcuda_context_box_fail (GCudaContextBox *self,
+                         CUresult result,
+                         GError **error)
 {
-  unsigned long long id = 0;
-  CUresult result;
-
-  if (!_gcuda_driver_check (error))
-    return FALSE;
-  result = _gcuda_driver.CtxGetId (self->handle, &id);
   if (result == CUDA_ERROR_NOT_PERMITTED)
     return TRUE;
   if (result == CUDA_ERROR_DEINITIALIZED || (result != CUDA_SUCCESS && !says_gone (result)))
     return _gcuda_fail_driver (error, result, "asking whether the context of device %d is still there", (int) self->device);
-  if (result != CUDA_SUCCESS || id != self->id)
-    return _gcuda_fail (error, GCUDA_ERROR_CONTEXT_IS_DESTROYED,
-                        "the context of device %d was reset or destroyed by others (CUDA_ERROR_CONTEXT_IS_DESTROYED); what was made in it is gone: get the device's context again",
-                        (int) self->device);
-  return TRUE;
+  return _gcuda_fail (error, GCUDA_ERROR_CONTEXT_IS_DESTROYED,
+                      "the context of device %d was reset or destroyed by others (CUDA_ERROR_CONTEXT_IS_DESTROYED); what was made in it is gone: get the device's context again",
+                      (int) self->device);
 }
 
 static CUresult
@@ -255,6 +249,7 @@ _gcuda_context_box_give_event (GCudaContextBox *self,
                                gboolean tainted)
 {
   CUevent fresh = NULL;
+  gboolean surplus;
 
   if (tainted && new_event (self, &fresh) == CUDA_SUCCESS)
     {
@@ -263,6 +258,17 @@ _gcuda_context_box_give_event (GCudaContextBox *self,
     }
   /* A tainted event that could not be replaced goes back all the same: recording it anew outside the capture mends it. */
   g_mutex_lock (&self->lock);
+  surplus = self->events->len >= EVENT_STOCK;
+  if (surplus)
+    self->n_events--;
+  else
+    g_ptr_array_add (self->events, event);
+  g_mutex_unlock (&self->lock);
+  /* The events of a context that is gone went with it. */
+  if (!surplus || !_gcuda_context_box_is_alive (self) || _gcuda_driver.EventDestroy (event) == CUDA_SUCCESS)
+    return;
+  g_mutex_lock (&self->lock);
+  self->n_events++;
   g_ptr_array_add (self->events, event);
   g_mutex_unlock (&self->lock);
 }

@@ -51,7 +51,13 @@ extern gint _gcuda_driver_child;
 gboolean _gcuda_driver_exiting (void);
 
 /* FALSE, with FORKED, in a forked child: the first check of each call that reaches the driver. */
-gboolean _gcuda_driver_check (GError **error);
+gboolean _gcuda_driver_fail_forked (GError **error);
+
+static inline gboolean
+_gcuda_driver_check (GError **error)
+{
+  return !_gcuda_driver_forked () || _gcuda_driver_fail_forked (error);
+}
 
 /*
  * Every driver call that no user asked for, in a finalizer or in the background, happens between these two.
@@ -89,7 +95,19 @@ gboolean _gcuda_fail_driver (GError **error,
 /* Whether this answer means that the context is lost for good. */
 gboolean _gcuda_result_is_sticky (CUresult result);
 
+/* A few bytes a thread that hot calls read; a loader has room for so little also where it loads the library late. */
+#define GCUDA_THREAD_LOCAL __attribute__ ((tls_model ("initial-exec"))) _Thread_local
+
 /* A number for the calling thread that no other thread of this process ever had or will have; not 0. */
-guint64 _gcuda_thread_id (void);
+extern GCUDA_THREAD_LOCAL guint64 _gcuda_own_thread_id; /* 0 until it is asked for */
+guint64 _gcuda_thread_id_new (void);
+
+static inline guint64
+_gcuda_thread_id (void)
+{
+  guint64 id = _gcuda_own_thread_id;
+
+  return G_LIKELY (id != 0) ? id : _gcuda_thread_id_new ();
+}
 
 G_END_DECLS

@@ -23,7 +23,7 @@ GCudaChecker _gcuda_checker;
 /* Exit gate: closed by the exit handler; calls in the background that are under way are counted. */
 static gint gate_closed;
 static gint gate_users;
-static _Thread_local gint own_uses; /* the calling thread's part of them */
+static GCUDA_THREAD_LOCAL gint own_uses; /* the calling thread's part of them */
 
 /* Forks under way. A child must not inherit a driver that this library was in the middle of using. */
 static gint forks;
@@ -65,12 +65,10 @@ exiting (void)
 }
 
 gboolean
-_gcuda_driver_check (GError **error)
+_gcuda_driver_fail_forked (GError **error)
 {
-  if (_gcuda_driver_forked ())
-    return _gcuda_fail (error, GCUDA_ERROR_FORKED,
-                        "this process was forked after CUDA was initialised; CUDA can't be used in it: start the process with exec (Python: the 'spawn' start method)");
-  return TRUE;
+  return _gcuda_fail (error, GCUDA_ERROR_FORKED,
+                      "this process was forked after CUDA was initialised; CUDA can't be used in it: start the process with exec (Python: the 'spawn' start method)");
 }
 
 gboolean
@@ -208,15 +206,15 @@ _gcuda_fail_driver (GError **error,
   return FALSE;
 }
 
+GCUDA_THREAD_LOCAL guint64 _gcuda_own_thread_id;
+
 guint64
-_gcuda_thread_id (void)
+_gcuda_thread_id_new (void)
 {
   static guint64 last = 0;
-  static _Thread_local guint64 id = 0;
 
-  if (G_UNLIKELY (id == 0))
-    id = __atomic_add_fetch (&last, 1, __ATOMIC_RELAXED);
-  return id;
+  _gcuda_own_thread_id = __atomic_add_fetch (&last, 1, __ATOMIC_RELAXED);
+  return _gcuda_own_thread_id;
 }
 
 gboolean

@@ -12,7 +12,7 @@ G_BEGIN_DECLS
  */
 typedef struct _GCudaAllocation GCudaAllocation;
 
-/* Each with one holder, for the caller. They take the use of @box over. */
+/* Each with a reference and a hold, for the caller. They take the use of @box over. */
 GCudaAllocation *_gcuda_allocation_new (GCudaMemoryResource *resource,
                                         CUdeviceptr address,
                                         gsize size,
@@ -78,5 +78,8 @@ gboolean _gcuda_stream_keep_begin (GCudaStreamCall *call,
 void _gcuda_stream_keep_end (GCudaStreamCall *call,
                              GCudaKeeper *keeper,
                              gboolean queued);
+/* The same, for what turns out to be in use after it is too late for an error. Takes @bytes over. */
+void _gcuda_stream_keep_late (GCudaStreamCall *call,
+                              GBytes *bytes);
 
 G_END_DECLS

@@ -35,13 +35,21 @@ allocation_new (CUdeviceptr address,
                 GCudaDevice *device,
                 GCudaStreamBox *box)
 {
-  GCudaAllocation *self = g_new0 (GCudaAllocation, 1);
+  /* Not g_new0 (): zeroed memory comes from the slow side of malloc, and clearing all of it costs as much again. */
+  GCudaAllocation *self = g_new (GCudaAllocation, 1);
 
-  self->refs = 1;
+  self->waiter = (GCudaStreamWaiter){ 0 };
+  self->refs = 2; /* that of all holders, and the caller's */
   self->holders = 1;
+  self->lock = 0;
+  self->frees_in_order = FALSE;
+  self->armed = FALSE;
   self->address = address;
   self->size = size;
   self->device = device;
+  self->resource = NULL;
+  self->owner = NULL;
+  self->owner_context = NULL;
   self->stream = box;
   self->thread = _gcuda_thread_id ();
   return self;
@@ -477,6 +485,8 @@ allocate_by_program (GCudaMemoryResource *resource,
       g_propagate_error (error, g_steal_pointer (&local));
       return FALSE;
     }
+  if (*address > G_MAXUINT64 - size)
+    return _gcuda_fail (error, GCUDA_ERROR_RESOURCE_FAILED, "%s returned the address 0x%llx, behind which there are no %" G_GSIZE_FORMAT " bytes", G_OBJECT_TYPE_NAME (resource), (unsigned long long) *address, size);
   if (*address == 0)
     return _gcuda_fail (error, GCUDA_ERROR_RESOURCE_FAILED, "%s returned no address for %" G_GSIZE_FORMAT " bytes, and no reason", G_OBJECT_TYPE_NAME (resource), size);
   return TRUE;
@@ -629,4 +639,14 @@ _gcuda_stream_keep_end (GCudaStreamCall *call,
   _gcuda_stream_box_use (call->box);
   keeper->box = call->box;
   _gcuda_stream_box_queue (call->box, &keeper->waiter, _gcuda_thread_id (), keeper_passed);
+}
+
+void
+_gcuda_stream_keep_late (GCudaStreamCall *call,
+                         GBytes *bytes)
+{
+  GCudaKeeper *self = g_new0 (GCudaKeeper, 1);
+
+  self->bytes = bytes;
+  _gcuda_stream_keep_end (call, self, TRUE);
 }

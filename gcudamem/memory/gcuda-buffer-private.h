@@ -7,7 +7,7 @@
 
 G_BEGIN_DECLS
 
-/* Takes the hold on the allocation over. */
+/* Takes a reference to the allocation over, and the hold that goes with it. */
 GCudaBuffer *_gcuda_buffer_new (GCudaAllocation *allocation);
 
 /* The allocation with a hold, for the caller; NULL with CLOSED. */

@@ -45,20 +45,21 @@ enum
 
 static GParamSpec *properties[N_PROPS];
 
-/* Gives the hold on the memory back, once. */
+/* TRUE, once: the hold on the memory is then the caller's to give back. */
 static gboolean
 end (GCudaBuffer *self)
 {
-  if (self->allocation == NULL || !g_atomic_int_compare_and_exchange (&self->closed, FALSE, TRUE))
-    return FALSE;
-  _gcuda_allocation_unhold (self->allocation);
-  return TRUE;
+  return self->allocation != NULL && !g_atomic_int_get (&self->closed) &&
+         g_atomic_int_compare_and_exchange (&self->closed, FALSE, TRUE);
 }
 
 static void
 gcuda_buffer_dispose (GObject *object)
 {
-  end (GCUDA_BUFFER (object));
+  GCudaBuffer *self = GCUDA_BUFFER (object);
+
+  if (end (self))
+    _gcuda_allocation_unhold (self->allocation);
 
   G_OBJECT_CLASS (gcuda_buffer_parent_class)->dispose (object);
 }
@@ -195,7 +196,7 @@ _gcuda_buffer_new (GCudaAllocation *allocation)
 {
   GCudaBuffer *self = g_object_new (GCUDA_TYPE_BUFFER, NULL);
 
-  self->allocation = _gcuda_allocation_ref (allocation);
+  self->allocation = allocation;
   self->size = _gcuda_allocation_get_size (allocation);
   return self;
 }
@@ -313,7 +314,7 @@ gcuda_buffer_new_view (GCudaBuffer *buffer,
       _gcuda_allocation_unhold (allocation);
       return NULL;
     }
-  self = _gcuda_buffer_new (allocation);
+  self = _gcuda_buffer_new (_gcuda_allocation_ref (allocation));
   self->offset = buffer->offset + offset;
   self->size = size;
   return self;
@@ -390,10 +391,8 @@ gcuda_buffer_close (GCudaBuffer *self,
                     GCudaStream *stream,
                     GError **error)
 {
-  GCudaAllocation *allocation;
   GCudaMemoryResource *resource;
   GCudaHome *home = NULL;
-  gboolean ended;
 
   g_return_val_if_fail (GCUDA_IS_BUFFER (self), FALSE);
 
@@ -401,28 +400,23 @@ gcuda_buffer_close (GCudaBuffer *self,
     return TRUE;
   if (stream != NULL && !gcuda_buffer_set_deallocation_stream (self, stream, error))
     return FALSE;
-  allocation = _gcuda_buffer_hold (self, "closing a buffer", NULL);
-  if (allocation == NULL)
+  if (!end (self))
     return TRUE; /* by another thread, just now */
   /* A resource that is bound to this thread may have been waiting for a call on it. */
-  resource = _gcuda_allocation_get_resource (allocation);
+  resource = _gcuda_allocation_get_resource (self->allocation);
   if (resource != NULL && _gcuda_memory_resource_get_home (resource) != NULL)
     home = _gcuda_home_ref (_gcuda_memory_resource_get_home (resource));
-  ended = end (self);
-  _gcuda_allocation_unhold (allocation);
+  _gcuda_allocation_unhold (self->allocation);
   if (home != NULL)
     {
       _gcuda_home_drain (home);
       _gcuda_home_unref (home);
     }
-  if (ended)
-    {
-      /* A handler may drop what the caller holds. */
-      g_object_ref (self);
-      g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_CLOSED]);
-      g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_ADDRESS]);
-      g_object_unref (self);
-    }
+  /* A handler may drop what the caller holds. */
+  g_object_ref (self);
+  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_CLOSED]);
+  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_ADDRESS]);
+  g_object_unref (self);
   return TRUE;
 }
 
@@ -1262,6 +1256,64 @@ gcuda_buffer_upload_data (GCudaBuffer *self,
   return gcuda_buffer_upload (self, offset, bytes, stream, error);
 }
 
+/* Waits for a copy into host memory. FALSE: the driver may still write there. */
+static gboolean
+wait_for_copy (CUstream handle,
+               CUresult *result)
+{
+  CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+  CUresult again;
+
+  *result = _gcuda_driver.StreamSynchronize (handle);
+  if (*result == CUDA_SUCCESS || _gcuda_result_is_sticky (*result))
+    return TRUE;
+  /* Another thread's capture may forbid waiting, but the copy is on its way: wait all the same, in the mode that is allowed
+   * to. */
+  _gcuda_driver.ThreadExchangeStreamCaptureMode (&mode);
+  again = _gcuda_driver.StreamSynchronize (handle);
+  _gcuda_driver.ThreadExchangeStreamCaptureMode (&mode);
+  return again == CUDA_SUCCESS || _gcuda_result_is_sticky (again);
+}
+
+/* @owned is @data if that is the library's: taken over on a failure that leaves it in use. */
+static gboolean
+download (GCudaBuffer *self,
+          guint64 offset,
+          gpointer data,
+          gpointer *owned,
+          gsize length,
+          GCudaStream *stream,
+          GError **error)
+{
+  static const char what[] = "downloading from a buffer";
+  GCudaAllocation *allocation;
+  GCudaStreamCall call;
+  CUresult result;
+  gboolean success = FALSE;
+
+  if (data == NULL && length > 0)
+    return _gcuda_fail (error, GCUDA_ERROR_INVALID_ARGUMENT, "%s: no place was given for the data", what);
+  allocation = _gcuda_buffer_hold (self, what, error);
+  if (allocation == NULL)
+    return FALSE;
+  if (check_range (self, offset, length, what, error) && _gcuda_stream_call_begin (&call, stream, what, error))
+    {
+      if (length == 0)
+        success = _gcuda_stream_call_end (&call, CUDA_SUCCESS, what, error);
+      else if (_gcuda_stream_call_refuse_capture (&call, what, error))
+        {
+          result = _gcuda_driver.MemcpyDtoHAsync (data, _gcuda_allocation_get_address (allocation) + self->offset + offset, length, call.handle);
+          if (result == CUDA_SUCCESS && !wait_for_copy (call.handle, &result) && owned != NULL)
+            _gcuda_stream_keep_late (&call, g_bytes_new_take (g_steal_pointer (owned), length));
+          success = _gcuda_stream_call_end (&call, result, what, error);
+        }
+      else
+        _gcuda_stream_call_end (&call, CUDA_SUCCESS, what, NULL);
+    }
+  _gcuda_allocation_unhold (allocation);
+  return success;
+}
+
 /**
  * gcuda_buffer_download_into: (skip)
  * @self: a buffer
@@ -1287,45 +1339,9 @@ gcuda_buffer_download_into (GCudaBuffer *self,
                             GCudaStream *stream,
                             GError **error)
 {
-  static const char what[] = "downloading from a buffer";
-  GCudaAllocation *allocation;
-  GCudaStreamCall call;
-  CUresult result = CUDA_SUCCESS;
-  gboolean success = FALSE;
-
   g_return_val_if_fail (GCUDA_IS_BUFFER (self), FALSE);
 
-  if (data == NULL && length > 0)
-    return _gcuda_fail (error, GCUDA_ERROR_INVALID_ARGUMENT, "%s: no place was given for the data", what);
-  allocation = _gcuda_buffer_hold (self, what, error);
-  if (allocation == NULL)
-    return FALSE;
-  if (check_range (self, offset, length, what, error) && _gcuda_stream_call_begin (&call, stream, what, error))
-    {
-      if (length == 0)
-        success = _gcuda_stream_call_end (&call, CUDA_SUCCESS, what, error);
-      else if (_gcuda_stream_call_refuse_capture (&call, what, error))
-        {
-          result = _gcuda_driver.MemcpyDtoHAsync (data, _gcuda_allocation_get_address (allocation) + self->offset + offset, length, call.handle);
-          if (result == CUDA_SUCCESS)
-            result = _gcuda_driver.StreamSynchronize (call.handle);
-          /* Another thread's capture forbids waiting, but the copy is on its way into the caller's memory: wait all the same,
-           * in the mode that is allowed to. */
-          if (result == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
-            {
-              CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-
-              _gcuda_driver.ThreadExchangeStreamCaptureMode (&mode);
-              _gcuda_driver.StreamSynchronize (call.handle);
-              _gcuda_driver.ThreadExchangeStreamCaptureMode (&mode);
-            }
-          success = _gcuda_stream_call_end (&call, result, what, error);
-        }
-      else
-        _gcuda_stream_call_end (&call, CUDA_SUCCESS, what, NULL);
-    }
-  _gcuda_allocation_unhold (allocation);
-  return success;
+  return download (self, offset, data, NULL, length, stream, error);
 }
 
 /**
@@ -1368,7 +1384,7 @@ gcuda_buffer_download (GCudaBuffer *self,
           return NULL;
         }
     }
-  if (!gcuda_buffer_download_into (self, offset, data, data != NULL ? size : 0, stream, error))
+  if (!download (self, offset, data, &data, data != NULL ? size : 0, stream, error))
     return NULL;
   return g_bytes_new_take (g_steal_pointer (&data), size);
 }

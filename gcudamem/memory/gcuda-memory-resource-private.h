@@ -43,6 +43,11 @@ _gcuda_memory_resource_operations (GCudaMemoryResource *self)
   return GCUDA_MEMORY_RESOURCE_GET_CLASS (self)->operations;
 }
 
+/* CLOSED for one of the library's own that is not open, and what else forbids its use. A program's is always open. */
+gboolean _gcuda_memory_resource_check (GCudaMemoryResource *self,
+                                       const char *what,
+                                       GError **error);
+
 /* gcuda_memory_resource_get_device () of what is a memory resource for certain. */
 GCudaDevice *_gcuda_memory_resource_peek_device (GCudaMemoryResource *self);
 

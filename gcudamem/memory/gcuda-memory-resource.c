@@ -351,13 +351,32 @@ gcuda_memory_resource_is_host_accessible (GCudaMemoryResource *self)
  * Since: 0.1
  */
 
-static gboolean
-check (GCudaMemoryResource *self,
-       GError **error)
+/* GCUDA_IS_MEMORY_RESOURCE (), by one comparison for that class of the library's own that the thread used last. */
+static inline gboolean
+is_memory_resource (GCudaMemoryResource *self)
+{
+  static GCUDA_THREAD_LOCAL gconstpointer last = NULL;
+
+  if (G_LIKELY (self != NULL && last != NULL && ((GTypeInstance *) self)->g_class == last))
+    return TRUE;
+  if (!GCUDA_IS_MEMORY_RESOURCE (self))
+    return FALSE;
+  if (_gcuda_memory_resource_operations (self) != NULL)
+    last = ((GTypeInstance *) self)->g_class;
+  return TRUE;
+}
+
+gboolean
+_gcuda_memory_resource_check (GCudaMemoryResource *self,
+                              const char *what,
+                              GError **error)
 {
   const GCudaResourceOperations *operations = _gcuda_memory_resource_operations (self);
 
-  return operations == NULL || operations->check (self, error);
+  if (operations == NULL || operations->check (self, error))
+    return TRUE;
+  g_prefix_error (error, "%s: ", what);
+  return FALSE;
 }
 
 /* Whether a program's resource that is bound to a thread is used on that one. */
@@ -420,7 +439,7 @@ gcuda_memory_resource_allocate (GCudaMemoryResource *self,
   CUdeviceptr address = 0;
   gboolean in_order;
 
-  g_return_val_if_fail (GCUDA_IS_MEMORY_RESOURCE (self), NULL);
+  g_return_val_if_fail (is_memory_resource (self), NULL);
 
   box = _gcuda_stream_hold (stream, what, error);
   if (box == NULL)
@@ -432,7 +451,7 @@ gcuda_memory_resource_allocate (GCudaMemoryResource *self,
       return NULL;
     }
   in_order = _gcuda_memory_resource_frees_in_order (self);
-  if (check (self, error) && check_size (0, size, what, error) &&
+  if (_gcuda_memory_resource_check (self, what, error) && check_size (0, size, what, error) &&
       (size == 0 || (_gcuda_allocation_reserve (box, in_order, error) &&
                      _gcuda_allocate (self, size, GCUDA_ALIGNMENT, stream, box, &address, error))))
     return _gcuda_buffer_new (_gcuda_allocation_new (self, address, size, in_order, box));
@@ -476,7 +495,7 @@ gcuda_memory_resource_adopt_address (GCudaMemoryResource *self,
     return NULL;
   if (address == 0 || size == 0)
     _gcuda_fail (error, GCUDA_ERROR_INVALID_ARGUMENT, "%s: address 0x%" G_GINT64_MODIFIER "x with %" G_GUINT64_FORMAT " bytes is no memory", what, address, size);
-  else if (check_thread (self, what, error) && check (self, error) && check_size (address, size, what, error))
+  else if (check_thread (self, what, error) && _gcuda_memory_resource_check (self, what, error) && check_size (address, size, what, error))
     {
       in_order = _gcuda_memory_resource_frees_in_order (self);
       if (_gcuda_allocation_reserve (box, in_order, error))
@@ -528,7 +547,7 @@ gcuda_memory_resource_allocate_address (GCudaMemoryResource *self,
   GCudaStreamBox *box;
   CUdeviceptr address = 0;
 
-  g_return_val_if_fail (GCUDA_IS_MEMORY_RESOURCE (self), 0);
+  g_return_val_if_fail (is_memory_resource (self), 0);
 
   if (!check_alignment (&alignment, what, error) || !check_size (0, size, what, error))
     return 0;
@@ -545,7 +564,7 @@ gcuda_memory_resource_allocate_address (GCudaMemoryResource *self,
   box = _gcuda_stream_hold (stream, what, error);
   if (box == NULL)
     return 0;
-  if (!check_thread (self, what, error) || !check (self, error) || !_gcuda_allocate (self, size, alignment, stream, box, &address, error))
+  if (!check_thread (self, what, error) || !_gcuda_memory_resource_check (self, what, error) || !_gcuda_allocate (self, size, alignment, stream, box, &address, error))
     address = 0;
   _gcuda_stream_box_unuse (box);
   return address;
@@ -583,11 +602,11 @@ gcuda_memory_resource_deallocate_address (GCudaMemoryResource *self,
   GCudaStreamCall call;
   CUresult result;
 
-  g_return_val_if_fail (GCUDA_IS_MEMORY_RESOURCE (self), FALSE);
+  g_return_val_if_fail (is_memory_resource (self), FALSE);
 
   if (address == 0)
     return _gcuda_fail (error, GCUDA_ERROR_INVALID_ARGUMENT, "%s: 0 is no address", what);
-  if (!check_alignment (&alignment, what, error) || !check (self, error))
+  if (!check_alignment (&alignment, what, error) || !_gcuda_memory_resource_check (self, what, error))
     return FALSE;
   if (!check_thread (self, what, error))
     return FALSE;

@@ -8,6 +8,7 @@
 #include "device/gcuda-device-private.h"
 #include "gcuda-device-memory-resource.h"
 #include "gcuda-synchronous-memory-resource.h"
+#include "memory/gcuda-memory-resource-private.h"
 
 static GMutex lock;
 
@@ -81,7 +82,8 @@ gcuda_device_get_memory_resource (GCudaDevice *self,
  * Sets the memory resource that [method@Device.get_memory_resource] gives, for the whole process. The device keeps it. This
  * is for programs, not for libraries. Any thread.
  *
- * Errors: `INVALID_ARGUMENT` for a resource of another device; `CLOSED`; `FORKED`.
+ * Errors: `INVALID_ARGUMENT` for a resource of another device; `CLOSED`, also for a resource made by bare new;
+ * `CONTEXT_IS_DESTROYED` for one whose context is gone; `FORKED`.
  *
  * Returns: %TRUE, or %FALSE with @error set
  *
@@ -107,6 +109,8 @@ gcuda_device_set_memory_resource (GCudaDevice *self,
   if (other != NULL && other != self)
     return _gcuda_fail (error, GCUDA_ERROR_INVALID_ARGUMENT, "%s: the resource is one of device %d, not of device %d", what,
                         gcuda_device_get_ordinal (other), gcuda_device_get_ordinal (self));
+  if (resource != NULL && !_gcuda_memory_resource_check (resource, what, error))
+    return FALSE;
   if (resource != NULL)
     g_object_ref (resource);
   g_mutex_lock (&lock);

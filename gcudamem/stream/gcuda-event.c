@@ -469,6 +469,15 @@ gcuda_event_get_flags (GCudaEvent *self)
   return self->flags;
 }
 
+/* An atomic write costs as much as a small driver call, and most write what is there. */
+static inline void
+set_flag (gint *flag,
+          gboolean value)
+{
+  if (g_atomic_int_get (flag) != value)
+    g_atomic_int_set (flag, value);
+}
+
 /**
  * gcuda_event_record:
  * @self: an event
@@ -517,13 +526,13 @@ gcuda_event_record (GCudaEvent *self,
     {
       CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
 
-      g_atomic_int_set (&self->recorded, TRUE);
       if (g_atomic_int_get (&call.box->exposed))
         {
-          g_atomic_int_set (&held->exposed, TRUE);
+          set_flag (&held->exposed, TRUE);
           _gcuda_driver.StreamIsCapturing (call.handle, &status);
         }
-      g_atomic_int_set (&self->captured, status != CU_STREAM_CAPTURE_STATUS_NONE);
+      set_flag (&self->recorded, TRUE);
+      set_flag (&self->captured, status != CU_STREAM_CAPTURE_STATUS_NONE);
     }
   _gcuda_event_drop (held);
   return _gcuda_stream_call_end (&call, result, what, error);

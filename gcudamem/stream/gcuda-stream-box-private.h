@@ -64,8 +64,27 @@ GCudaStreamBox *_gcuda_stream_box_new (GCudaStreamKind kind,
                                        GObject *owner);
 GCudaStreamBox *_gcuda_stream_box_ref (GCudaStreamBox *self);
 void _gcuda_stream_box_unref (GCudaStreamBox *self);
-gboolean _gcuda_stream_box_use (GCudaStreamBox *self);
-void _gcuda_stream_box_unuse (GCudaStreamBox *self);
+
+/* FALSE when the stream has ended. */
+static inline gboolean
+_gcuda_stream_box_use (GCudaStreamBox *self)
+{
+  gint uses = g_atomic_int_get (&self->uses);
+
+  while (G_LIKELY (uses > 0))
+    if (g_atomic_int_compare_and_exchange_full (&self->uses, uses, uses + 1, &uses))
+      return TRUE;
+  return FALSE;
+}
+
+void _gcuda_stream_box_end (GCudaStreamBox *self); /* after the last use */
+
+static inline void
+_gcuda_stream_box_unuse (GCudaStreamBox *self)
+{
+  if (g_atomic_int_dec_and_test (&self->uses))
+    _gcuda_stream_box_end (self);
+}
 
 static inline gboolean
 _gcuda_stream_box_is_default (const GCudaStreamBox *self)

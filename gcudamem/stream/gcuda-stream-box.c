@@ -44,17 +44,6 @@ _gcuda_stream_box_unref (GCudaStreamBox *self)
   g_free (self);
 }
 
-gboolean
-_gcuda_stream_box_use (GCudaStreamBox *self)
-{
-  gint uses = g_atomic_int_get (&self->uses);
-
-  while (uses > 0)
-    if (g_atomic_int_compare_and_exchange_full (&self->uses, uses, uses + 1, &uses))
-      return TRUE;
-  return FALSE;
-}
-
 CUstream
 _gcuda_stream_box_handle_for (const GCudaStreamBox *self,
                               guint64 owner_thread)
@@ -96,12 +85,10 @@ destroy_later (GCudaReclaimNode *node)
 }
 
 void
-_gcuda_stream_box_unuse (GCudaStreamBox *self)
+_gcuda_stream_box_end (GCudaStreamBox *self)
 {
   GCudaTeardown teardown;
 
-  if (!g_atomic_int_dec_and_test (&self->uses))
-    return;
   /* Exiting, or a forked child: the struct is left to the system, with the context that it holds. */
   if (!_gcuda_teardown_enter (&teardown))
     return;

@@ -53,10 +53,18 @@ gboolean _gcuda_stream_call_end (GCudaStreamCall *call,
                                  const char *what,
                                  GError **error);
 
-/* Whether the stream of a call that has begun is being captured, or FALSE with an error. */
-gboolean _gcuda_stream_call_refuse_capture (GCudaStreamCall *call,
-                                            const char *what,
-                                            GError **error);
+/* TRUE if the stream of a call that has begun is not being captured; FALSE with an error if it is. */
+gboolean _gcuda_stream_call_ask_capture (GCudaStreamCall *call,
+                                         const char *what,
+                                         GError **error);
+
+static inline gboolean
+_gcuda_stream_call_refuse_capture (GCudaStreamCall *call,
+                                   const char *what,
+                                   GError **error)
+{
+  return !g_atomic_int_get (&call->box->exposed) || _gcuda_stream_call_ask_capture (call, what, error);
+}
 
 /* A stream object for a box, for the vfuncs of a program's memory resource. */
 GCudaStream *_gcuda_stream_new_for_box (GCudaStreamBox *box);

@@ -196,10 +196,10 @@ gcuda_stream_init (GCudaStream *self)
 
 /* Calls */
 
-GCudaStreamBox *
-_gcuda_stream_hold_unchecked (GCudaStream *self,
-                              const char *what,
-                              GError **error)
+static inline GCudaStreamBox *
+hold (GCudaStream *self,
+      const char *what,
+      GError **error)
 {
   GCudaStreamBox *box;
 
@@ -227,13 +227,21 @@ _gcuda_stream_hold_unchecked (GCudaStream *self,
 }
 
 GCudaStreamBox *
+_gcuda_stream_hold_unchecked (GCudaStream *self,
+                              const char *what,
+                              GError **error)
+{
+  return hold (self, what, error);
+}
+
+GCudaStreamBox *
 _gcuda_stream_hold (GCudaStream *self,
                     const char *what,
                     GError **error)
 {
-  GCudaStreamBox *box = _gcuda_stream_hold_unchecked (self, what, error);
+  GCudaStreamBox *box = hold (self, what, error);
 
-  if (box == NULL || _gcuda_context_box_check (box->context, error))
+  if (G_UNLIKELY (box == NULL) || G_LIKELY (_gcuda_context_box_check (box->context, error)))
     return box;
   g_prefix_error (error, "%s: ", what);
   _gcuda_stream_box_unuse (box);
@@ -269,26 +277,24 @@ _gcuda_stream_call_end (GCudaStreamCall *call,
                         const char *what,
                         GError **error)
 {
-  CUresult left = _gcuda_context_scope_leave (&call->scope);
+  CUresult left = call->scope.pushed ? _gcuda_context_scope_leave (&call->scope) : CUDA_SUCCESS;
 
-  if (result != CUDA_SUCCESS)
+  if (G_UNLIKELY (result != CUDA_SUCCESS))
     _gcuda_fail_driver (error, result, "%s", what);
-  else if (left != CUDA_SUCCESS)
+  else if (G_UNLIKELY (left != CUDA_SUCCESS))
     _gcuda_fail_driver (error, left, "%s: restoring the current context", what);
   _gcuda_stream_box_unuse (call->box);
   return result == CUDA_SUCCESS && left == CUDA_SUCCESS;
 }
 
 gboolean
-_gcuda_stream_call_refuse_capture (GCudaStreamCall *call,
-                                   const char *what,
-                                   GError **error)
+_gcuda_stream_call_ask_capture (GCudaStreamCall *call,
+                                const char *what,
+                                GError **error)
 {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   CUresult result;
 
-  if (!g_atomic_int_get (&call->box->exposed))
-    return TRUE;
   result = _gcuda_driver.StreamIsCapturing (call->handle, &status);
   if (result != CUDA_SUCCESS)
     return _gcuda_fail_driver (error, result, "%s: asking whether the stream is being captured", what);
@@ -886,7 +892,7 @@ gcuda_stream_wait_event (GCudaStream *self,
       return FALSE;
     }
   /* Waiting for an event of a capture joins it. */
-  if (_gcuda_event_is_exposed (held))
+  if (_gcuda_event_is_exposed (held) && !g_atomic_int_get (&call.box->exposed))
     g_atomic_int_set (&call.box->exposed, TRUE);
   result = _gcuda_driver.StreamWaitEvent (call.handle, handle, CU_EVENT_WAIT_DEFAULT);
   _gcuda_event_drop (held);
@@ -984,6 +990,9 @@ host_function_reached (void *data)
  * Calls a function when the stream has reached this point. It is called from the main context that is the thread-default
  * one of the calling thread now, only while that runs, and so may use everything, this library included. The stream goes on
  * without waiting for it; this object lives until it was called. Any thread.
+ *
+ * Nobody else can let @user_data go: with a main context that never runs again, it stays to the end of the process, and so
+ * do the context and this object.
  *
  * On failure only @destroy is called. If the context is lost before the stream gets there, neither is
  * ever called.

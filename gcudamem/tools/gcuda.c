@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include <gcudamem/gcudamem.h>
+#include <locale.h>
 
 static int
 info (void)
@@ -34,7 +35,10 @@ info (void)
                gcuda_device_get_compute_capability_major (device), gcuda_device_get_compute_capability_minor (device),
                gcuda_device_get_pci_bus_id (device), gcuda_device_get_uuid (device));
     }
-  return g_list_model_get_n_items (devices) > 0 ? 0 : 1;
+  if (g_list_model_get_n_items (devices) > 0)
+    return 0;
+  g_printerr ("gcuda: the driver finds no device\n");
+  return 1;
 }
 
 int
@@ -44,6 +48,7 @@ main (int argc,
   g_autoptr (GOptionContext) context = g_option_context_new ("COMMAND - look at CUDA memory");
   g_autoptr (GError) error = NULL;
 
+  setlocale (LC_ALL, "");
   g_option_context_set_summary (context, "Commands:\n  info    the driver and the devices; fails when there is none");
   if (!g_option_context_parse (context, &argc, &argv, &error))
     {

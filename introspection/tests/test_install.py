@@ -79,6 +79,18 @@ class Installed(unittest.TestCase):
     def test_c_program_with_cuda_types(self):
         self.compile_c('gcudamem-cuda.h', *shlex.split(os.environ['GCUDA_CUDA_ARGS']))
 
+    def test_command(self):
+        self.environment.update({'GCUDA_DRIVER': 'simulated', 'LC_ALL': 'C.UTF-8'})
+        output = self.run_it(self.find('gcuda'), 'info')
+        self.assertIn('simulated driver', output)
+        self.assertIn('4.0\N{NO-BREAK SPACE}GiB', output)
+        # A failure says why
+        for change in {'GCUDASIM_DEVICES': '0'}, {'GCUDA_DRIVER': '/nowhere'}:
+            failed = subprocess.run([self.find('gcuda'), 'info'], env={**self.environment, **change},
+                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+            self.assertEqual(failed.returncode, 1)
+            self.assertRegex(failed.stderr, '^gcuda: .{20}')
+
     def test_every_header_is_installed(self):
         top = os.path.dirname(os.path.dirname(self.find('gcudamem.h')))
         missing = []

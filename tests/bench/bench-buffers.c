@@ -17,6 +17,7 @@
 static gpointer driver;
 static GCudaContext *context;
 static GCudaStream *stream, *other_stream;
+static GCudaStream *hidden_stream; /* its handle is never asked for, so nobody can capture it, and the library need not ask */
 static GCudaMemoryResource *resource;
 static GCudaBuffer *buffer, *other;
 static GCudaEvent *event;
@@ -73,6 +74,7 @@ settle (void)
 {
   gcuda_stream_synchronize (stream, NULL);
   gcuda_stream_synchronize (other_stream, NULL);
+  gcuda_stream_synchronize (hidden_stream, NULL);
 }
 
 static double
@@ -153,6 +155,14 @@ address_pair (void)
   guint64 address = gcuda_memory_resource_allocate_address (resource, 4096, 0, stream, NULL);
 
   gcuda_memory_resource_deallocate_address (resource, address, 4096, 0, stream, NULL);
+}
+
+static void
+hidden_address_pair (void)
+{
+  guint64 address = gcuda_memory_resource_allocate_address (resource, 4096, 0, hidden_stream, NULL);
+
+  gcuda_memory_resource_deallocate_address (resource, address, 4096, 0, hidden_stream, NULL);
 }
 
 static void
@@ -371,6 +381,7 @@ main (void)
   context = gcuda_device_get_primary_context (device, NULL);
   stream = gcuda_stream_new (context, GCUDA_STREAM_FLAGS_NONE, 0, NULL);
   other_stream = gcuda_stream_new (context, GCUDA_STREAM_FLAGS_NONE, 0, NULL);
+  hidden_stream = gcuda_stream_new (context, GCUDA_STREAM_FLAGS_NONE, 0, NULL);
   resource = GCUDA_MEMORY_RESOURCE (gcuda_device_memory_resource_new_pool (device, 0, GCUDA_HANDLE_TYPES_NONE, NULL));
   gcuda_device_memory_resource_set_release_threshold (GCUDA_DEVICE_MEMORY_RESOURCE (resource), G_MAXUINT64, NULL);
   buffer = gcuda_memory_resource_allocate (resource, 4096, stream, NULL);
@@ -398,6 +409,7 @@ main (void)
   g_print ("%s, %s\n", gcuda_device_get_name (device), gcuda_driver_info_is_simulated (info) ? "simulated driver: only differences between versions of this library mean anything" : "real driver");
   g_print ("%-44s %9s %9s %9s %7s   %s\n", "nanoseconds a call, medians", "raw", "ours", "more", "ratio", "budget");
   row ("pool: address pair", raw_pair, address_pair, "raw + 40");
+  row ("pool: address pair, stream's handle not known", raw_pair, hidden_address_pair, "raw + 40");
   row ("pool: buffer pair (raw: with object and modes)", raw_buffer_pair, buffer_pair, "raw + 100");
   row ("fill 4 KiB", raw_fill, our_fill, "raw + 60");
   row ("copy 4 KiB", raw_copy, our_copy, "raw + 60");
