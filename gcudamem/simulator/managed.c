@@ -7,6 +7,7 @@
 #define NOWHERE         (-2)
 #define LOCATION_DEVICE 1
 #define LOCATION_HOST   2
+#define LOCATION_NUMA   3
 
 static SimHeap *heap;
 
@@ -58,6 +59,13 @@ find_managed (CUdeviceptr address, gsize size)
   return allocation;
 }
 
+/* The id that is kept of a location. */
+static int
+place (CUmemLocation location)
+{
+  return (int) location.type == LOCATION_DEVICE || (int) location.type == LOCATION_NUMA ? location.id : -1;
+}
+
 static gboolean
 location_good (CUmemLocation location)
 {
@@ -68,7 +76,7 @@ location_good (CUmemLocation location)
     case LOCATION_HOST:
     case 4: /* NUMA node of the calling thread */
       return TRUE;
-    case 3: /* NUMA node */
+    case LOCATION_NUMA:
       return location.id == 0;
     default:
       return FALSE;
@@ -93,7 +101,7 @@ advise (CUdeviceptr address, gsize size, CUmem_advise advice, CUmemLocation loca
       if (!location_good (location))
         return CUDA_ERROR_INVALID_VALUE;
       allocation->preferred_type = (int) location.type;
-      allocation->preferred_id = device ? location.id : -1;
+      allocation->preferred_id = place (location);
       return CUDA_SUCCESS;
     case CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION:
       if ((int) location.type == 0)
@@ -155,7 +163,7 @@ prefetch (CUdeviceptr address, gsize size, CUmemLocation location, CUstream hand
     return CUDA_ERROR_INVALID_DEVICE;
   SIM_TRY (sim_submit (stream, &work));
   allocation->prefetch_type = (int) location.type;
-  allocation->prefetch_id = (int) location.type == LOCATION_DEVICE ? location.id : -1;
+  allocation->prefetch_id = place (location);
   return CUDA_SUCCESS;
 }
 
@@ -248,6 +256,11 @@ range_attribute (void *data, gsize data_size, int attribute, SimAllocation *allo
         return CUDA_ERROR_INVALID_VALUE;
       for (gsize i = 0; i < data_size / 4; i++)
         {
+          if (i == 0 && allocation->accessed_by_host)
+            {
+              out[i] = CU_DEVICE_CPU;
+              continue;
+            }
           while (n < sim.n_devices && !(allocation->accessed_by & (1u << n)))
             n++;
           out[i] = n < sim.n_devices ? (gint32) n++ : NOWHERE;
@@ -262,10 +275,14 @@ range_attribute (void *data, gsize data_size, int attribute, SimAllocation *allo
       *out = allocation->read_mostly;
       return CUDA_SUCCESS;
     case CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION:
+      *out = allocation->preferred_type == LOCATION_NUMA ? CU_DEVICE_CPU : allocation->preferred_id;
+      return CUDA_SUCCESS;
     case 6: /* PREFERRED_LOCATION_ID */
       *out = allocation->preferred_id;
       return CUDA_SUCCESS;
     case CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION:
+      *out = allocation->prefetch_type == LOCATION_NUMA ? CU_DEVICE_CPU : allocation->prefetch_id;
+      return CUDA_SUCCESS;
     case 8: /* LAST_PREFETCH_LOCATION_ID */
       *out = allocation->prefetch_id;
       return CUDA_SUCCESS;
