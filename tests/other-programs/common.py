@@ -17,6 +17,8 @@ from cuda.core import Device, LegacyPinnedMemoryResource  # noqa: E402
 
 MIB = 1 << 20
 CODE = driver.CUresult
+# Some calls have other arguments since CUDA 13
+CUDA_13 = driver.CUDA_VERSION >= 13000
 
 
 def done(result):

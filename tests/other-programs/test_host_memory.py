@@ -3,7 +3,7 @@
 
 import unittest
 
-from common import CODE, MIB, Case, array, done, driver, numpy, tap
+from common import CODE, CUDA_13, MIB, Case, array, done, driver, numpy, tap
 from cuda.core import (DeviceMemoryResource, Host, ManagedBuffer, ManagedMemoryResource, ManagedMemoryResourceOptions,
                        PinnedMemoryResource, PinnedMemoryResourceOptions)
 
@@ -122,8 +122,9 @@ class HostMemory(Case):
     def test_advice_for_other_memory(self):
         address = done(driver.cuMemAlloc(4096))
         advice = driver.CUmem_advise.CU_MEM_ADVISE_SET_READ_MOSTLY
-        location = driver.CUmemLocation()
-        location.type = driver.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
+        location = driver.CUmemLocation() if CUDA_13 else self.device.device_id
+        if CUDA_13:
+            location.type = driver.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
         self.answers(CODE.CUDA_ERROR_INVALID_VALUE, driver.cuMemAdvise(address, 4096, advice, location))
         done(driver.cuMemFree(address))
 
