@@ -180,15 +180,22 @@ SIM_ENTRY_SZ (cuMemPrefetchAsync_v2, 0, (CUdeviceptr, devPtr), (size_t, count), 
 }
 
 #if CUDA_VERSION >= 13000
+/* Batches go on no legacy stream. */
+static gboolean
+takes_batches (CUstream handle)
+{
+  return handle != NULL && handle != CU_STREAM_LEGACY;
+}
+
 /* The contents are undefined afterwards: poisoned where the real driver may drop them. */
 static CUresult
 discard (CUdeviceptr *dptrs, size_t *sizes, size_t count, unsigned long long flags, CUstream handle)
 {
   SimStream *stream;
 
-  SIM_TRY (sim_stream (handle, &stream));
-  if (dptrs == NULL || sizes == NULL || count == 0 || flags != 0)
+  if (dptrs == NULL || sizes == NULL || count == 0 || flags != 0 || !takes_batches (handle))
     return CUDA_ERROR_INVALID_VALUE;
+  SIM_TRY (sim_stream (handle, &stream));
   for (size_t i = 0; i < count; i++)
     {
       if (find_managed (dptrs[i], sizes[i]) == NULL)
@@ -214,7 +221,7 @@ prefetch_batch (CUdeviceptr *dptrs, size_t *sizes, size_t count, CUmemLocation *
   size_t at = 0;
 
   if (dptrs == NULL || sizes == NULL || count == 0 || locations == NULL || indices == NULL || n_locations == 0 || n_locations > count ||
-      indices[0] != 0 || flags != 0)
+      indices[0] != 0 || flags != 0 || !takes_batches (handle))
     return CUDA_ERROR_INVALID_VALUE;
   for (size_t i = 0; i < count; i++)
     {

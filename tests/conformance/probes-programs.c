@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+void probe_batches (void);
 void probe_cap_leave (void);
 void probe_graph_edit (void);
 void probe_graph_params (void);
@@ -335,6 +336,47 @@ probe_managed_places (void)
   places ("then");
   only (advise (CU_MEM_ADVISE_SET_PREFERRED_LOCATION, CU_MEM_LOCATION_TYPE_DEVICE, 0), "preferred on the device");
   places ("then");
+#endif
+}
+
+/* ---- batches: on which streams? ---- */
+
+#if CUDA_VERSION >= 13000
+static void
+batches_on (const char *where, CUstream s)
+{
+  g_autofree char *copy = g_strdup_printf ("copies on %s", where);
+  g_autofree char *prefetch = g_strdup_printf ("prefetches on %s", where);
+  g_autofree char *discard = g_strdup_printf ("discards on %s", where);
+  CUdeviceptr to[2] = { memory, memory + 1024 }, from[2] = { memory + 2048, memory + 3072 };
+  size_t sizes[2] = { 512, 512 }, first = 0;
+  CUmemcpyAttributes attributes;
+  CUmemLocation location;
+
+  memset (&attributes, 0, sizeof attributes);
+  attributes.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
+  memset (&location, 0, sizeof location);
+  location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  only (C (cuMemcpyBatchAsync, to, from, sizes, 2, &attributes, &first, 1, s), copy);
+  only (C (cuMemPrefetchBatchAsync, to, sizes, 2, &location, &first, 1, 0, s), prefetch);
+  only (C (cuMemDiscardBatchAsync, to, sizes, 2, 0, s), discard);
+}
+#endif
+
+void
+probe_batches (void)
+{
+#if CUDA_VERSION >= 13000
+  CUstream s = new_stream (), blocking = NULL;
+
+  C (cuMemAllocManaged, &memory, 4096, CU_MEM_ATTACH_GLOBAL);
+  C (cuStreamCreate, &blocking, CU_STREAM_DEFAULT);
+  batches_on ("a created stream", s);
+  batches_on ("a blocking one", blocking);
+  batches_on ("null", NULL);
+  batches_on ("legacy", CU_STREAM_LEGACY);
+  batches_on ("per-thread", CU_STREAM_PER_THREAD);
+  only (C (cuCtxSynchronize, ), "synchronize");
 #endif
 }
 

@@ -45,6 +45,7 @@ void probe_graph_launch (void);
 void probe_two_devices (void);
 void probe_uninitialized (void);
 void probe_ipc (void);
+void probe_batches (void);
 void probe_cap_leave (void);
 void probe_graph_edit (void);
 void probe_graph_params (void);
@@ -134,6 +135,7 @@ const Probe probes[] = {
   { "lost_two_devices", probe_lost_two_devices, FALSE },
 
   /* from programs of others */
+  { "batches", probe_batches, FALSE },
   { "cap_leave", probe_cap_leave, FALSE },
   { "graph_edit", probe_graph_edit, FALSE },
   { "graph_params", probe_graph_params, FALSE },
