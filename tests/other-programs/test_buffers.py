@@ -4,7 +4,8 @@
 import unittest
 
 from common import CODE, MIB, Case, array, done, driver, numpy, tap
-from cuda.core import Buffer, DeviceMemoryResource, DeviceMemoryResourceOptions
+from cuda.core import LEGACY_DEFAULT_STREAM, Buffer, DeviceMemoryResource, DeviceMemoryResourceOptions
+from cuda.core.utils import StridedMemoryView, copy_batch
 
 
 class Buffers(Case):
@@ -33,6 +34,19 @@ class Buffers(Case):
             a.fill(0, stream=self.stream)
             self.assertTrue((self.read(b, dtype='uint32') == values).all())
             self.assert_bytes(a, 0)
+
+    def test_batch(self):
+        sources = [self.pool.allocate(512, stream=self.stream) for _ in range(4)]
+        targets = [self.pool.allocate(512, stream=self.stream) for _ in range(4)]
+        for value, source in enumerate(sources):
+            source.fill(value, stream=self.stream)
+        copy_batch(self.stream, sources, targets)
+        for value, target in enumerate(targets):
+            self.assert_bytes(target, value)
+        with self.assertRaises(TypeError):
+            copy_batch(LEGACY_DEFAULT_STREAM, sources, targets)
+        for buffer in sources + targets:
+            buffer.close()
 
     def test_what_a_copy_allocates_is_of_the_same_pool(self):
         with self.pool.allocate(512, stream=self.stream) as buffer:
@@ -95,6 +109,13 @@ class Buffers(Case):
         self.assert_bytes(view, 8)
         view.close()
         done(driver.cuMemFree(address))
+
+    def test_view(self):
+        with self.pool.allocate(4096, stream=self.stream) as buffer:
+            view = StridedMemoryView.from_buffer(buffer, (32, 32), itemsize=4)
+            self.assertEqual((view.ptr, view.device_id, view.shape), (int(buffer.handle), 0, (32, 32)))
+            again = StridedMemoryView.from_dlpack(buffer, stream_ptr=-1)
+            self.assertEqual((again.ptr, again.shape, again.is_device_accessible), (int(buffer.handle), (4096,), True))
 
     def test_facts(self):
         with self.pool.allocate(100, stream=self.stream) as buffer:

@@ -6,6 +6,7 @@ import unittest
 from common import CODE, CUDA_13, MIB, Case, array, done, driver, numpy, tap
 from cuda.core import (DeviceMemoryResource, Host, ManagedBuffer, ManagedMemoryResource, ManagedMemoryResourceOptions,
                        PinnedMemoryResource, PinnedMemoryResourceOptions)
+from cuda.core.utils import discard_prefetch_batch, prefetch_batch
 
 
 class HostMemory(Case):
@@ -42,6 +43,16 @@ class HostMemory(Case):
         buffer.close()
         self.stream.sync()
         self.assertEqual(resource.attributes.used_mem_current, 0)
+
+    def test_array_of_others(self):
+        buffer = self.pinned.allocate(4096, stream=self.stream)
+        buffer.fill(5, stream=self.stream)
+        self.stream.sync()
+        values = numpy.from_dlpack(buffer)
+        self.assertEqual((values.shape, values.ctypes.data), ((4096,), int(buffer.handle)))
+        self.assertTrue((values == 5).all())
+        del values
+        buffer.close(self.stream)
 
     def test_registered(self):
         memory = numpy.zeros(MIB + 4096, dtype='uint8')
@@ -100,6 +111,25 @@ class HostMemory(Case):
             buffer.prefetch(Host(), stream=self.stream)
             self.assert_bytes(memory, 1)
         self.assertTrue((array(buffer) == 1).all())
+
+    def test_batches(self):
+        if not CUDA_13:
+            self.skipTest('batches of ranges came with CUDA 13')
+        buffers = [self.managed(MIB) for _ in range(3)]
+        for value, buffer in enumerate(buffers):
+            array(buffer)[:] = value
+        prefetch_batch(self.stream, buffers, self.device)
+        prefetch_batch(self.stream, buffers, [Host(), self.device, Host()])
+        self.stream.sync()
+        for value, buffer in enumerate(buffers):
+            self.assertTrue((array(buffer) == value).all())
+        discard_prefetch_batch(self.stream, buffers, self.device)
+        # What was discarded is written before it is read
+        for value, buffer in enumerate(buffers):
+            buffer.fill(value + 10, stream=self.stream)
+        self.stream.sync()
+        for value, buffer in enumerate(buffers):
+            self.assertTrue((array(buffer) == value + 10).all())
 
     def test_advice(self):
         buffer = self.managed(MIB)
