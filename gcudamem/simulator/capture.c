@@ -211,7 +211,45 @@ sim_capture_wait (SimStream *stream, SimEvent *event, gboolean external)
   return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
 }
 
-/* Destroyed, or its thread ended, while it captures. */
+static void
+mark_ancestors (SimNode *node, GHashTable *seen)
+{
+  GPtrArray *todo = g_ptr_array_new ();
+
+  g_ptr_array_add (todo, node);
+  while (todo->len > 0)
+    {
+      SimNode *next = g_ptr_array_remove_index_fast (todo, todo->len - 1);
+
+      if (!g_hash_table_add (seen, next))
+        continue;
+      for (guint i = 0; i < next->deps->len; i++)
+        g_ptr_array_add (todo, g_ptr_array_index (next->deps, i));
+    }
+  g_ptr_array_unref (todo);
+}
+
+/* Whether other streams of the capture went on behind all that STREAM captured. */
+static gboolean
+is_followed (SimCapture *capture, SimStream *stream)
+{
+  GHashTable *seen = g_hash_table_new (NULL, NULL);
+  gboolean followed = TRUE;
+
+  for (guint i = 0; i < capture->streams->len; i++)
+    {
+      SimStream *other = g_ptr_array_index (capture->streams, i);
+
+      for (guint j = 0; other != stream && j < other->capture_deps->len; j++)
+        mark_ancestors (g_ptr_array_index (other->capture_deps, j), seen);
+    }
+  for (guint i = 0; i < stream->capture_deps->len; i++)
+    followed &= g_hash_table_contains (seen, g_ptr_array_index (stream->capture_deps, i));
+  g_hash_table_unref (seen);
+  return followed;
+}
+
+/* Destroyed, or its thread ended, while it captures. One that was joined is not missed. */
 void
 sim_capture_stream_gone (SimStream *stream)
 {
@@ -219,7 +257,8 @@ sim_capture_stream_gone (SimStream *stream)
 
   if (capture == NULL)
     return;
-  sim_capture_invalidate (capture);
+  if (capture->origin == stream || !is_followed (capture, stream))
+    sim_capture_invalidate (capture);
   if (capture->origin == stream)
     {
       if (capture->own_graph)
@@ -290,24 +329,6 @@ SIM_ENTRY_SZ (cuStreamBeginCaptureToGraph, 0, (CUstream, hStream), (CUgraph, hGr
   if (graph == NULL || (numDependencies > 0 && dependencies == NULL))
     return CUDA_ERROR_INVALID_VALUE;
   return begin (hStream, graph, dependencies, numDependencies, mode);
-}
-
-static void
-mark_ancestors (SimNode *node, GHashTable *seen)
-{
-  GPtrArray *todo = g_ptr_array_new ();
-
-  g_ptr_array_add (todo, node);
-  while (todo->len > 0)
-    {
-      SimNode *next = g_ptr_array_remove_index_fast (todo, todo->len - 1);
-
-      if (!g_hash_table_add (seen, next))
-        continue;
-      for (guint i = 0; i < next->deps->len; i++)
-        g_ptr_array_add (todo, g_ptr_array_index (next->deps, i));
-    }
-  g_ptr_array_unref (todo);
 }
 
 /* Whether all that forked off came back to the stream that began. */
