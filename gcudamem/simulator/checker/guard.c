@@ -103,7 +103,8 @@ on_fault (int number, siginfo_t *info, void *context)
 #else
       (void) context;
 #endif
-      if (ours && locks)
+      /* A function that runs in the order of a stream comes after what that did. */
+      if (ours && locks && !thread->driver_thread)
         {
           sim_check_capture_stack ();
           touched (address, writes);
