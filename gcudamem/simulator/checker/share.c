@@ -243,7 +243,8 @@ check_shared_access (CheckObject *object, guint64 offset, guint64 size, CheckOp 
 {
   Board *board = object->shared->board;
 
-  if (op->what == CHECK_UNMAP || !board_lock (board))
+  /* Who imported it frees only what is its own: the address. */
+  if (op->what == CHECK_UNMAP || (op->what == CHECK_FREE && object->memory == CHECK_MEMORY_SHARED) || !board_lock (board))
     return;
   for (guint i = 0; i < MAX_RECORD; i++)
     meet (object, &board->records[i], offset, size, op, clock);
