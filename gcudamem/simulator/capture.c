@@ -249,7 +249,7 @@ is_followed (SimCapture *capture, SimStream *stream)
   return followed;
 }
 
-/* Destroyed, or its thread ended, while it captures. One that was joined is not missed. */
+/* Destroyed, or its thread ended, while it captures. One that was joined is not missed; another is at the end. */
 void
 sim_capture_stream_gone (SimStream *stream)
 {
@@ -257,10 +257,11 @@ sim_capture_stream_gone (SimStream *stream)
 
   if (capture == NULL)
     return;
-  if (capture->origin == stream || !is_followed (capture, stream))
-    sim_capture_invalidate (capture);
+  if (!is_followed (capture, stream))
+    capture->unjoined = TRUE;
   if (capture->origin == stream)
     {
+      sim_capture_invalidate (capture);
       if (capture->own_graph)
         sim_graph_release_handle (capture->graph);
       capture_end (capture);
@@ -373,7 +374,7 @@ SIM_ENTRY_SZ (cuStreamEndCapture, 0, (CUstream, hStream), (CUgraph *, phGraph))
     return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
   if (capture->invalid)
     result = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-  else if (!is_joined (capture))
+  else if (capture->unjoined || !is_joined (capture))
     result = CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
   if (result == CUDA_SUCCESS)
     *phGraph = capture->graph->handle;

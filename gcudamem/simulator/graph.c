@@ -647,7 +647,6 @@ graph_memory_decommit (SimAllocation *allocation)
 {
   if (allocation->imported == NULL)
     return;
-  allocation->device->graph_reserved -= charged (allocation);
   sim_address_unmap (allocation->base, SIM_ALIGN_UP (allocation->size, SIM_MIB (2)));
   g_clear_pointer (&allocation->imported, sim_physical_unref);
 }
@@ -701,10 +700,17 @@ graph_memory_commit (SimAllocation *allocation)
       if (allocation->imported == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
       sim_physical_map (allocation->imported, allocation->base, 0, allocation->imported->size, PROT_READ | PROT_WRITE);
-      device->graph_reserved += charged (allocation);
-      device->graph_reserved_high = MAX (device->graph_reserved_high, device->graph_reserved);
     }
   return CUDA_SUCCESS;
+}
+
+/* What graphs once had stays theirs until it is trimmed, and counts as used. */
+static void
+graph_memory_reserve (SimDevice *device, guint64 size)
+{
+  device->graph_reserved = MAX (device->graph_reserved, size);
+  device->graph_reserved_high = MAX (device->graph_reserved_high, device->graph_reserved);
+  device->graph_used_high = MAX (device->graph_used_high, device->graph_reserved);
 }
 
 /* Freed at this moment. It may have outlived its graph. */
@@ -757,6 +763,7 @@ SIM_ENTRY (cuDeviceGraphMemTrim, 0, (CUdevice, device))
         graph_memory_decommit (allocation);
     }
   g_ptr_array_unref (idle);
+  trimmed->graph_reserved = trimmed->graph_used;
   return CUDA_SUCCESS;
 }
 
@@ -772,7 +779,7 @@ SIM_ENTRY (cuDeviceGetGraphMemAttribute, 0, (CUdevice, device), (CUgraphMem_attr
   switch ((int) attr)
     {
     case CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT:
-      number = asked->graph_used;
+      number = asked->graph_reserved;
       break;
     case CU_GRAPH_MEM_ATTR_USED_MEM_HIGH:
       number = asked->graph_used_high;
@@ -803,7 +810,7 @@ SIM_ENTRY (cuDeviceSetGraphMemAttribute, 0, (CUdevice, device), (CUgraphMem_attr
   if (number != 0)
     return CUDA_ERROR_INVALID_VALUE;
   if (attr == CU_GRAPH_MEM_ATTR_USED_MEM_HIGH)
-    changed->graph_used_high = changed->graph_used;
+    changed->graph_used_high = changed->graph_reserved;
   else if (attr == CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH)
     changed->graph_reserved_high = changed->graph_reserved;
   else
@@ -1323,7 +1330,7 @@ replace_any (SimNode *node, SimNode *original, const CUgraphNodeParams *p)
 {
   SimWork work;
 
-  if (node == NULL || p == NULL || p->type != node->type)
+  if (node == NULL || p == NULL || p->type != node->type || p->type == CU_GRAPH_NODE_TYPE_EMPTY)
     return CUDA_ERROR_INVALID_VALUE;
   switch ((int) p->type)
     {
@@ -1464,6 +1471,12 @@ SIM_ENTRY_SZ (cuGraphUpload, 0, (CUgraphExec, hGraphExec), (CUstream, hStream))
   if (exec == NULL)
     return CUDA_ERROR_INVALID_VALUE;
   SIM_TRY (sim_stream (hStream, &stream));
+  for (guint i = 0; i < exec->graph->allocations->len; i++)
+    {
+      SimAllocation *allocation = g_ptr_array_index (exec->graph->allocations, i);
+
+      graph_memory_reserve (allocation->device, allocation->device->graph_used + (allocation->live ? 0 : charged (allocation)));
+    }
   return sim_submit (stream, &work);
 }
 
@@ -1573,7 +1586,7 @@ launch (SimExec *exec, SimStream *stream)
         {
           allocation->graph_refs++;
           device->graph_used += charged (allocation);
-          device->graph_used_high = MAX (device->graph_used_high, device->graph_used);
+          graph_memory_reserve (device, device->graph_used);
         }
       allocation->live = !allocation->freed_in_graph;
       allocation->freeing = allocation->freed_in_graph;

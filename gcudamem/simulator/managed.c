@@ -100,6 +100,9 @@ advise (CUdeviceptr address, gsize size, CUmem_advise advice, CUmemLocation loca
     case CU_MEM_ADVISE_SET_PREFERRED_LOCATION:
       if (!location_good (location))
         return CUDA_ERROR_INVALID_VALUE;
+      /* A node of the host's is no place to prefer. */
+      if ((int) location.type == LOCATION_NUMA)
+        return CUDA_SUCCESS;
       allocation->preferred_type = (int) location.type;
       allocation->preferred_id = place (location);
       return CUDA_SUCCESS;
@@ -252,6 +255,7 @@ SIM_ENTRY_SZ (cuMemDiscardAndPrefetchBatchAsync, 0, (CUdeviceptr *, dptrs), (siz
 static CUresult
 range_attribute (void *data, gsize data_size, int attribute, SimAllocation *allocation)
 {
+  gboolean host = allocation->accessed_by_host;
   gint32 *out = data;
   guint n = 0;
 
@@ -263,14 +267,15 @@ range_attribute (void *data, gsize data_size, int attribute, SimAllocation *allo
         return CUDA_ERROR_INVALID_VALUE;
       for (gsize i = 0; i < data_size / 4; i++)
         {
-          if (i == 0 && allocation->accessed_by_host)
-            {
-              out[i] = CU_DEVICE_CPU;
-              continue;
-            }
           while (n < sim.n_devices && !(allocation->accessed_by & (1u << n)))
             n++;
-          out[i] = n < sim.n_devices ? (gint32) n++ : NOWHERE;
+          if (n < sim.n_devices)
+            out[i] = (gint32) n++;
+          else
+            {
+              out[i] = host ? CU_DEVICE_CPU : NOWHERE;
+              host = FALSE;
+            }
         }
       return CUDA_SUCCESS;
     }

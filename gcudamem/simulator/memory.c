@@ -862,7 +862,9 @@ may_access (SimAllocation *allocation, gboolean write, SimDevice *device, gboole
   switch (allocation->kind)
     {
     case SIM_ALLOCATION_POOL:
-      return allocation->pool->device == NULL || (allocation->pool->access[device->ordinal] & need) == need;
+      if (allocation->pool->device == NULL && (copy || !sim_pool_is_host (allocation->pool)))
+        return TRUE;
+      return (allocation->pool->access[device->ordinal] & need) == need;
     case SIM_ALLOCATION_MAPPED:
       return (allocation->access[device->ordinal] & need) == need;
     case SIM_ALLOCATION_DEVICE:

@@ -44,6 +44,13 @@ sim_pool (CUmemoryPool handle)
   return sim_handle_get (handle, SIM_HANDLE_POOL, NULL);
 }
 
+/* Of page-locked memory, which a device has to be granted; managed memory it has not. */
+gboolean
+sim_pool_is_host (const SimPool *pool)
+{
+  return pool->device == NULL && pool->type == TYPE_PINNED;
+}
+
 static SimPool *
 sim_pool_ref (SimPool *pool)
 {
@@ -506,7 +513,7 @@ SIM_ENTRY (cuMemPoolGetAccess, 0, (CUmemAccess_flags *, flags), (CUmemoryPool, m
   device = sim_device (location->id);
   if (device == NULL)
     return CUDA_ERROR_INVALID_DEVICE;
-  *flags = asked->heap->device == NULL ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : (CUmemAccess_flags) asked->access[device->ordinal];
+  *flags = asked->device == NULL && !sim_pool_is_host (asked) ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : (CUmemAccess_flags) asked->access[device->ordinal];
   return CUDA_SUCCESS;
 }
 

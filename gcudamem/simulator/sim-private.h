@@ -775,6 +775,7 @@ struct _SimPool
 
 SimPool *sim_pool_new (SimDevice *device, int type, int location_type, int location_id);
 SimPool *sim_pool (CUmemoryPool handle);
+gboolean sim_pool_is_host (const SimPool *pool);
 void sim_pool_unaccount (SimPool *pool, gsize size);
 CUresult sim_pool_alloc (SimPool *pool, gsize size, SimStream *stream, CUdeviceptr *address);
 void sim_pool_unref (SimPool *pool);
@@ -816,6 +817,7 @@ struct _SimCapture
   SimGraph *graph;
   gboolean own_graph; /* made by the capture */
   gboolean invalid;
+  gboolean unjoined; /* a stream is gone whose work nothing follows */
 };
 
 CUresult sim_capture_check_unsafe (void);

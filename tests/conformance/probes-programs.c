@@ -14,6 +14,7 @@ void probe_graph_params (void);
 void probe_graph_use (void);
 void probe_managed_places (void);
 void probe_two_devices_copy (void);
+void probe_host_pool (void);
 
 static CUdeviceptr memory;
 
@@ -408,9 +409,11 @@ pool_on (int ordinal, int peer)
 void
 probe_two_devices_copy (void)
 {
-  CUdeviceptr p0, p1;
+  CUdeviceptr p0, p1, q0, q1, r0, t0;
   CUstream s0, s1;
   CUcontext c1, c;
+  char bytes[16] = { 0 };
+  void *pinned;
   int n = 0;
 
   C (cuDeviceGetCount, &n);
@@ -431,6 +434,80 @@ probe_two_devices_copy (void)
   only (C (cuMemcpyDtoDAsync, p1, p0, 16, s0), "to it, on the other's stream");
   only (C (cuMemcpyDtoDAsync, p0, p1, 16, s0), "from it, on the other's stream");
   only (C (cuMemcpyAsync, p1, p0, 16, s0), "to it, on the other's stream, kind not said");
+  C (cuCtxPushCurrent, c1);
+  only (C (cuMemcpyDtoDAsync, p1, p0, 16, s1), "to it, on its stream, its context current");
+  C (cuCtxPopCurrent, &c);
+  C (cuMemAllocFromPoolAsync, &q0, 4096, pool_on (0, 1), s0);
+  C (cuMemAllocFromPoolAsync, &q1, 4096, pool_on (1, 0), s1);
+  C (cuStreamSynchronize, s0);
+  C (cuStreamSynchronize, s1);
+  only (C (cuMemcpyDtoDAsync, q1, q0, 16, s1), "both may access both");
+  only (C (cuMemcpyDtoDAsync, q0, q1, 16, s1), "the other way");
+  only (C (cuMemcpyDtoDAsync, q1, q0, 16, s0), "on the other's stream");
+  only (C (cuMemcpyDtoDAsync, q0, q1, 16, s0), "on the other's stream, the other way");
+  C (cuMemAllocAsync, &r0, 4096, s0);
+  C (cuMemAllocAsync, &t0, 4096, s0);
+  C (cuStreamSynchronize, s0);
+  only (C (cuMemcpyDtoDAsync, r0, t0, 16, s1), "within a device, on the other's stream");
+  only (C (cuMemcpyDtoHAsync, bytes, r0, 16, s1), "to the host, on the other's stream");
+  only (C (cuMemcpyHtoDAsync, r0, bytes, 16, s1), "from the host, on the other's stream");
+  C (cuMemAllocHost, &pinned, 4096);
+  only (C (cuMemcpyDtoHAsync, pinned, r0, 16, s1), "to pinned memory, on the other's stream");
+  only (C (cuMemcpyHtoDAsync, r0, pinned, 16, s1), "from pinned memory, on the other's stream");
+  only (C (cuMemsetD8Async, r0, 1, 16, s1), "fill, on the other's stream");
   only (C (cuStreamSynchronize, s0), "synchronize");
   only (C (cuStreamSynchronize, s1), "synchronize the other");
 }
+
+/* ---- pools of host memory ---- */
+
+void
+probe_host_pool (void)
+{
+  CUmemPoolProps props;
+  CUmemAccessDesc desc;
+  CUmemAccess_flags flags = CU_MEM_ACCESS_FLAGS_PROT_NONE;
+  CUmemLocation here = { .type = CU_MEM_LOCATION_TYPE_DEVICE };
+  CUmemoryPool pool = NULL;
+  CUdeviceptr p = 0, q;
+  CUstream s = new_stream ();
+  CUresult r;
+
+  memset (&props, 0, sizeof props);
+  props.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+  props.location.type = CU_MEM_LOCATION_TYPE_HOST;
+  r = C (cuMemPoolCreate, &pool, &props);
+  only (r, "of the host");
+  if (r != CUDA_SUCCESS)
+    {
+      props.location.type = CU_MEM_LOCATION_TYPE_HOST_NUMA;
+      only (C (cuMemPoolCreate, &pool, &props), "of its node 0");
+    }
+  C (cuMemAlloc, &q, 4096);
+  only (C (cuMemAllocFromPoolAsync, &p, 4096, pool, s), "allocate");
+  C (cuStreamSynchronize, s);
+  r = C (cuMemPoolGetAccess, &flags, pool, &here);
+  ok (r, "access of the device", "%d", (int) flags);
+  only (C (cuMemsetD8Async, p, 1, 16, s), "fill");
+  only (C (cuMemcpyDtoDAsync, q, p, 16, s), "copy from it");
+  only (C (cuMemcpyDtoDAsync, p, q, 16, s), "copy to it");
+  only (C (cuMemcpyAsync, q, p, 16, s), "copy from it, kind not said");
+  only (C (cuMemcpyHtoDAsync, q, (void *) (gsize) p, 16, s), "copy from it as host memory");
+  only (C (cuMemcpyDtoHAsync, (void *) (gsize) p, q, 16, s), "copy to it as host memory");
+  C (cuStreamSynchronize, s);
+  memset (&desc, 0, sizeof desc);
+  desc.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  desc.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  only (C (cuMemPoolSetAccess, pool, &desc, 1), "grant it to the device");
+  r = C (cuMemPoolGetAccess, &flags, pool, &here);
+  ok (r, "access then", "%d", (int) flags);
+  only (C (cuMemsetD8Async, p, 1, 16, s), "fill then");
+  only (C (cuMemcpyDtoDAsync, q, p, 16, s), "copy from it then");
+  only (C (cuMemcpyHtoDAsync, q, (void *) (gsize) p, 16, s), "copy from it as host memory then");
+  desc.flags = CU_MEM_ACCESS_FLAGS_PROT_NONE;
+  only (C (cuMemPoolSetAccess, pool, &desc, 1), "revoke it");
+  only (C (cuMemsetD8Async, p, 1, 16, s), "fill after that");
+  only (C (cuMemFreeAsync, p, s), "free");
+  only (C (cuStreamSynchronize, s), "synchronize");
+}
+

@@ -52,6 +52,7 @@ void probe_graph_params (void);
 void probe_graph_use (void);
 void probe_managed_places (void);
 void probe_two_devices_copy (void);
+void probe_host_pool (void);
 void probe_null (int n);
 
 #define NULL_PROBE(n)         \
@@ -142,6 +143,7 @@ const Probe probes[] = {
   { "graph_use", probe_graph_use, FALSE },
   { "managed_places", probe_managed_places, FALSE },
   { "two_devices_copy", probe_two_devices_copy, FALSE },
+  { "host_pool", probe_host_pool, FALSE },
 
   { "null00", null_0, FALSE },
   { "null02", null_2, FALSE },
