@@ -159,7 +159,7 @@ class Buffers(Case):
         buffer.fill(1, stream=self.stream)
         self.stream.sync()
         with self.fails('INVALID_VALUE'):
-            buffer.copy_to(staging, stream=theirs)
+            buffer.fill(2, stream=theirs)
         self.pool.peer_accessible_by = [peer]
         self.assertEqual(set(self.pool.peer_accessible_by), {peer})
         buffer.copy_to(staging, stream=theirs)

@@ -20,9 +20,8 @@ class HostMemory(Case):
         array(buffer, 'uint32')[:] = values
         with self.pool.allocate(buffer.size, stream=self.stream) as memory:
             memory.copy_from(buffer, stream=self.stream)
-            buffer.fill(7, stream=self.stream)
             self.stream.sync()
-            self.assertTrue((array(buffer) == 7).all())
+            array(buffer)[:] = 7
             buffer.copy_from(memory, stream=self.stream)
             self.stream.sync()
         self.assertTrue((array(buffer, 'uint32') == values).all())
@@ -31,6 +30,9 @@ class HostMemory(Case):
         buffer = self.pinned.allocate(MIB, stream=self.stream)
         self.assertTrue(buffer.is_host_accessible and buffer.is_device_accessible)
         self.through_the_device(buffer)
+        buffer.fill(7, stream=self.stream)
+        self.stream.sync()
+        self.assertTrue((array(buffer) == 7).all())
         buffer.close(self.stream)
 
     def test_pinned_pool(self):
@@ -40,6 +42,9 @@ class HostMemory(Case):
         buffer = resource.allocate(MIB, stream=self.stream)
         self.stream.sync()
         self.through_the_device(buffer)
+        # The device copies it, but may not write it as long as nobody grants it that
+        with self.fails('INVALID_VALUE'):
+            buffer.fill(7, stream=self.stream)
         buffer.close()
         self.stream.sync()
         self.assertEqual(resource.attributes.used_mem_current, 0)

@@ -9,7 +9,7 @@ import multiprocessing
 import os
 import unittest
 
-from common import CODE, MIB, Case, done, driver, tap
+from common import CODE, MIB, Case, done, driver, numpy, tap
 from cuda.core import (Buffer, DeviceMemoryResource, DeviceMemoryResourceOptions, Event,
                        EventOptions, PinnedMemoryResource, PinnedMemoryResourceOptions)
 
@@ -42,8 +42,7 @@ def runs(name, *arguments):
 def takes_a_buffer(case, buffer, found, left):
     case.assertTrue(buffer.is_mapped and buffer.memory_resource.is_mapped)
     case.assert_bytes(buffer, found)
-    buffer.fill(left, stream=case.stream)
-    case.stream.sync()
+    case.write(buffer, numpy.full(buffer.size, left, 'uint8'))
     buffer.close(case.stream)
     case.stream.sync()
 
@@ -100,8 +99,7 @@ class Sharing(Case):
 
     def filled(self, pool, value):
         buffer = pool.allocate(SIZE, stream=self.stream)
-        buffer.fill(value, stream=self.stream)
-        self.stream.sync()
+        self.write(buffer, numpy.full(SIZE, value, 'uint8'))
         return buffer
 
     def test_buffer(self):
