@@ -87,6 +87,29 @@ extent (gsize width, gsize height, gsize depth, gsize pitch, gsize slice)
 
 /* ---- execution ---- */
 
+void
+sim_work_guards (const SimWork *work, gboolean on)
+{
+  const SimCopy *copy = &work->copy;
+
+  switch ((int) work->kind)
+    {
+    case SIM_WORK_SET:
+      sim_check_guards (work->set.dst, extent (work->set.width * work->set.element, work->set.height, 1, work->set.pitch, 0), on);
+      break;
+    case SIM_WORK_COPY:
+      sim_check_guards (copy->dst, extent (copy->width, copy->height, copy->depth, copy->dst_pitch, copy->dst_slice), on);
+      if (copy->staged == NULL)
+        sim_check_guards (copy->src, extent (copy->width, copy->height, copy->depth, copy->src_pitch, copy->src_slice), on);
+      break;
+    case SIM_WORK_WRITE_VALUE:
+      sim_check_guards (work->write.address, work->write.wide ? 8 : 4, on);
+      break;
+    default:
+      break;
+    }
+}
+
 gboolean
 sim_run_set (SimContext *context, const SimWork *work)
 {

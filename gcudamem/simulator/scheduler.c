@@ -313,16 +313,16 @@ op_run (SimOp *op)
   switch (op->work.kind)
     {
     case SIM_WORK_SET:
-      sim_check_guards (FALSE);
+      sim_work_guards (&op->work, FALSE);
       if (!lost && !sim_run_set (op->context, &op->work))
         sim_context_lose (op->context, CUDA_ERROR_ILLEGAL_ADDRESS);
-      sim_check_guards (TRUE);
+      sim_work_guards (&op->work, TRUE);
       break;
     case SIM_WORK_COPY:
-      sim_check_guards (FALSE);
+      sim_work_guards (&op->work, FALSE);
       if (!lost && !sim_run_copy (op->context, &op->work))
         sim_context_lose (op->context, CUDA_ERROR_ILLEGAL_ADDRESS);
-      sim_check_guards (TRUE);
+      sim_work_guards (&op->work, TRUE);
       break;
     case SIM_WORK_ALLOC:
     case SIM_WORK_FREE:
@@ -339,9 +339,9 @@ op_run (SimOp *op)
     case SIM_WORK_WRITE_VALUE:
       if (!lost && sim_range_accessible (op->work.write.address, op->work.write.wide ? 8 : 4, TRUE, op->context->device))
         {
-          sim_check_guards (FALSE);
+          sim_work_guards (&op->work, FALSE);
           memcpy ((gpointer) op->work.write.address, &op->work.write.value, op->work.write.wide ? 8 : 4);
-          sim_check_guards (TRUE);
+          sim_work_guards (&op->work, TRUE);
         }
       break;
     case SIM_WORK_FINISH:

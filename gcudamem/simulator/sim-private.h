@@ -525,6 +525,8 @@ typedef struct
 
 void sim_work_clear (SimWork *work);
 void sim_work_copy (SimWork *to, const SimWork *from);
+/* Around the work: what the checker protects lets it through. */
+void sim_work_guards (const SimWork *work, gboolean on);
 
 /* ---- scheduler.c ---- */
 
@@ -579,7 +581,7 @@ CUresult sim_pass_get_proc_address (const char *symbol, void **function, int ver
 
 void sim_check_init (void);
 void sim_check_exit (void);
-void sim_check_guards (gboolean on);
+void sim_check_guards (guint64 address, gsize size, gboolean on);
 void sim_check_thread_ended (guint64 thread);
 const SimRule *sim_check_rule (const char *symbol, gint *index);
 void sim_check_pause (SimCall *call, gboolean pause);

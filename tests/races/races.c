@@ -107,7 +107,7 @@ host_touches (volatile guint8 *address, gsize size, gboolean writes)
 
   if (!gcuda_test_is_simulated ())
     SIMULATOR (gcudasim_declare_host_access)
-    ((const void *) address, size, writes, "host access");
+  ((const void *) address, size, writes, "host access");
   for (gsize i = 0; i < size; i += 512)
     {
       if (writes)
@@ -209,11 +209,11 @@ use_after_free (void)
   set (p, s);
   if (right)
     SIMULATOR (gcudasim_declare_access)
-    (s, p, SIZE, TRUE, "kernel");
+  (s, p, SIZE, TRUE, "kernel");
   release (p, s);
   if (!right)
     SIMULATOR (gcudasim_declare_access)
-    (s, p, SIZE, TRUE, "kernel");
+  (s, p, SIZE, TRUE, "kernel");
 }
 
 static void
@@ -224,7 +224,7 @@ use_after_free_elsewhere (void)
   release (p, s);
   if (!right)
     SIMULATOR (gcudasim_declare_access)
-    (t, p, 64, FALSE, "kernel");
+  (t, p, 64, FALSE, "kernel");
 }
 
 /* ---- two streams ---- */
@@ -1073,6 +1073,743 @@ view_on_another_stream (void)
   g_object_unref (buffer);
 }
 
+/* ---- events, many and odd ---- */
+
+static void
+event_in_a_loop (void)
+{
+  CUdeviceptr p = memory ();
+  CUevent event = new_event ();
+
+  for (guint i = 0; i < 20; i++)
+    {
+      set (p, s);
+      OK (RAW (cuEventRecord) (event, s));
+      OK (RAW (cuStreamWaitEvent) (t, event, 0));
+      set (p, t);
+      OK (RAW (cuEventRecord) (event, t));
+      if (right)
+        OK (RAW (cuStreamWaitEvent) (s, event, 0));
+    }
+}
+
+static void
+chain_of_streams (void)
+{
+  CUdeviceptr p = memory ();
+  CUstream last = s;
+
+  for (guint i = 0; i < 30; i++)
+    {
+      CUstream next = new_stream (i % 2 == 0 ? CU_STREAM_NON_BLOCKING : CU_STREAM_DEFAULT);
+
+      set (p, last);
+      order (right || i != 17 ? last : t, next);
+      last = next;
+    }
+  set (p, last);
+}
+
+static void
+diamond (void)
+{
+  CUdeviceptr p = memory ();
+
+  set (p, s);
+  order (s, t);
+  order (s, u);
+  set_part (p, SIZE / 2, t);
+  set_part (p + SIZE / 2, SIZE / 2, u);
+  order (t, s);
+  if (right)
+    order (u, s);
+  set (p, s);
+}
+
+static void
+event_destroyed_after_the_wait (void)
+{
+  CUdeviceptr p = memory ();
+  CUevent event = new_event ();
+
+  set (p, s);
+  OK (RAW (cuEventRecord) (event, s));
+  if (right)
+    OK (RAW (cuStreamWaitEvent) (t, event, 0));
+  OK (RAW (cuEventDestroy) (event));
+  if (!right)
+    OK (RAW (cuStreamWaitEvent) (t, new_event (), 0));
+  set (p, t);
+}
+
+static void
+last_of_many_events (void)
+{
+  CUdeviceptr p = memory ();
+  CUevent events[3000];
+
+  for (guint i = 0; i < G_N_ELEMENTS (events); i++)
+    {
+      events[i] = new_event ();
+      set_part (p + i, 1, s);
+      OK (RAW (cuEventRecord) (events[i], s));
+    }
+  OK (RAW (cuStreamWaitEvent) (t, events[G_N_ELEMENTS (events) - (right ? 1 : 2)], 0));
+  set (p, t);
+}
+
+/* ---- streams that end ---- */
+
+static void
+destroyed_stream_then_context_synchronized (void)
+{
+  CUstream stream = new_stream (CU_STREAM_NON_BLOCKING);
+  CUdeviceptr p = memory ();
+
+  set (p, stream);
+  OK (RAW (cuStreamDestroy) (stream));
+  if (right)
+    OK (RAW (cuCtxSynchronize) ());
+  set (p, t);
+}
+
+static void
+destroyed_stream_then_freed (void)
+{
+  CUstream stream = new_stream (CU_STREAM_NON_BLOCKING);
+  CUdeviceptr p = allocate (s);
+
+  order (s, stream);
+  set (p, stream);
+  OK (RAW (cuStreamDestroy) (stream));
+  if (right)
+    OK (RAW (cuMemFree) (p));
+  else
+    release (p, s);
+}
+
+static void
+destroyed_blocking_stream_then_legacy (void)
+{
+  CUstream stream = new_stream (right ? CU_STREAM_DEFAULT : CU_STREAM_NON_BLOCKING);
+  CUdeviceptr p = memory ();
+
+  set (p, stream);
+  OK (RAW (cuStreamDestroy) (stream));
+  set (p, CU_STREAM_LEGACY);
+}
+
+static void
+stream_made_again (void)
+{
+  CUdeviceptr p = memory ();
+
+  for (guint i = 0; i < 10; i++)
+    {
+      CUstream stream = new_stream (CU_STREAM_NON_BLOCKING);
+
+      set (p, stream);
+      if (right)
+        wait_for (stream);
+      OK (RAW (cuStreamDestroy) (stream));
+    }
+}
+
+static void
+many_streams (void)
+{
+  CUdeviceptr p = memory ();
+
+  for (guint i = 0; i < 500; i++)
+    {
+      CUstream stream = new_stream (i % 2 == 0 ? CU_STREAM_NON_BLOCKING : CU_STREAM_DEFAULT);
+
+      set_part (p + i, 1, stream);
+      if (right || i != 321)
+        order (stream, t);
+    }
+  set (p, t);
+}
+
+/* ---- contexts ---- */
+
+static CUcontext
+another_context (void)
+{
+  CUcontext other;
+
+  OK (((CUresult (*) (CUcontext *, void *, int, unsigned int, CUdevice)) gcuda_test_driver_function ("cuCtxCreate")) (&other, NULL, 0, 0, 0));
+  return other;
+}
+
+/* To ask the legacy stream is not to queue something there. */
+static void
+question_to_legacy (void)
+{
+  CUstream a = new_stream (CU_STREAM_DEFAULT), b = new_stream (CU_STREAM_DEFAULT);
+  CUdeviceptr p = memory (), q = memory ();
+
+  OK (RAW (cuLaunchHostFunc) (a, gate, NULL));
+  set (p, a);
+  g_assert_cmpint (RAW (cuStreamQuery) (CU_STREAM_LEGACY), ==, CUDA_ERROR_NOT_READY);
+  if (right)
+    set (q, CU_STREAM_LEGACY);
+  set (p, b);
+  g_atomic_int_set (&gate_open, TRUE);
+}
+
+static void
+context_reset (void)
+{
+  CUdeviceptr p = memory ();
+
+  set (p, s);
+  OK (RAW (cuDevicePrimaryCtxReset) (0));
+  OK (RAW (cuDevicePrimaryCtxRetain) (&context, 0));
+  OK (RAW (cuCtxSetCurrent) (context));
+  s = new_stream (CU_STREAM_NON_BLOCKING);
+  t = new_stream (CU_STREAM_NON_BLOCKING);
+  p = memory ();
+  set (p, s);
+  if (right)
+    order (s, t);
+  set (p, t);
+}
+
+static void
+legacy_streams_of_two_contexts (void)
+{
+  CUdeviceptr p = memory ();
+  CUevent event = new_event ();
+
+  set (p, CU_STREAM_LEGACY);
+  OK (RAW (cuEventRecord) (event, CU_STREAM_LEGACY));
+  another_context ();
+  if (right)
+    OK (RAW (cuStreamWaitEvent) (CU_STREAM_LEGACY, event, 0));
+  set (p, CU_STREAM_LEGACY);
+}
+
+static void
+legacy_orders_its_own_context_only (void)
+{
+  CUstream stream = new_stream (CU_STREAM_DEFAULT);
+  CUdeviceptr p = memory ();
+
+  set (p, stream);
+  if (!right)
+    another_context ();
+  set (p, CU_STREAM_LEGACY);
+}
+
+/* ---- threads and their streams ---- */
+
+static void
+per_thread_stream_of_a_thread_that_ended (void)
+{
+  CUdeviceptr p = memory ();
+
+  for (guint i = 0; i < 3; i++)
+    {
+      g_thread_join (g_thread_new ("sets", set_in_thread, &p));
+      if (right)
+        OK (RAW (cuCtxSynchronize) ());
+    }
+  set (p, s);
+}
+
+static void
+legacy_between_two_threads (void)
+{
+  CUdeviceptr p = memory (), q = memory ();
+
+  g_thread_join (g_thread_new ("sets", set_in_thread, &p));
+  if (right)
+    set (q, CU_STREAM_LEGACY);
+  g_thread_join (g_thread_new ("sets", set_in_thread, &p));
+}
+
+static gpointer
+use_own_memory (gpointer data)
+{
+  CUstream stream;
+  CUdeviceptr p;
+
+  OK (RAW (cuCtxPushCurrent) (context));
+  stream = new_stream (CU_STREAM_NON_BLOCKING);
+  for (guint i = 0; i < 50; i++)
+    {
+      p = allocate (stream);
+      set (p, stream);
+      if (!right)
+        set (*(CUdeviceptr *) data, stream);
+      release (p, stream);
+      if (i % 10 == 9)
+        wait_for (stream);
+    }
+  OK (RAW (cuStreamDestroy) (stream));
+  return NULL;
+}
+
+static void
+many_threads (void)
+{
+  CUdeviceptr p = memory ();
+  GThread *threads[8];
+
+  for (guint i = 0; i < G_N_ELEMENTS (threads); i++)
+    threads[i] = g_thread_new ("uses", use_own_memory, &p);
+  for (guint i = 0; i < G_N_ELEMENTS (threads); i++)
+    g_thread_join (threads[i]);
+}
+
+/* ---- legacy, in odd company ---- */
+
+static void
+event_on_legacy (void)
+{
+  CUstream stream = new_stream (right ? CU_STREAM_DEFAULT : CU_STREAM_NON_BLOCKING);
+  CUdeviceptr p = memory ();
+
+  set (p, stream);
+  order (CU_STREAM_LEGACY, s);
+  set (p, s);
+}
+
+static void
+legacy_after_what_a_blocking_stream_waits_for (void)
+{
+  CUstream stream = new_stream (right ? CU_STREAM_DEFAULT : CU_STREAM_NON_BLOCKING);
+  CUdeviceptr p = memory ();
+
+  set (p, s);
+  order (s, stream);
+  set (p, CU_STREAM_LEGACY);
+}
+
+static void
+stream_made_after_legacy (void)
+{
+  CUdeviceptr p = memory ();
+
+  set (p, CU_STREAM_LEGACY);
+  set (p, new_stream (right ? CU_STREAM_DEFAULT : CU_STREAM_NON_BLOCKING));
+}
+
+static void
+download_waits_for_legacy (void)
+{
+  static guint8 bytes[SIZE];
+  CUdeviceptr p = memory (), q = memory ();
+
+  set (p, CU_STREAM_LEGACY);
+  if (right)
+    OK (RAW (cuMemcpyDtoH) (bytes, q, SIZE));
+  else
+    OK (RAW (cuMemcpyDtoD) (q, p, SIZE));
+  set (p, s);
+}
+
+/* ---- memory that comes and goes ---- */
+
+static void
+unregistered_memory (void)
+{
+  guint8 *host = mmap (NULL, 4 * SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  CUdeviceptr p = memory ();
+
+  memset (host, 0, 4 * SIZE);
+  for (guint i = 0; i < 3; i++)
+    {
+      OK (RAW (cuMemHostRegister) (host, 4 * SIZE, 0));
+      OK (RAW (cuMemcpyHtoDAsync) (p, host, SIZE, s));
+      if (!right)
+        host_touches (host, SIZE, TRUE);
+      OK (RAW (cuMemHostUnregister) (host));
+      OK (RAW (cuMemcpyHtoDAsync) (p, host, SIZE, s));
+      memset (host, 1, SIZE);
+    }
+}
+
+static void
+pinned_memory_freed (void)
+{
+  CUdeviceptr p = memory ();
+  guint8 *host = pinned (), *again;
+
+  OK (RAW (cuMemcpyHtoDAsync) (p, host, SIZE, s));
+  if (!right)
+    host_touches (host, SIZE, TRUE);
+  OK (RAW (cuMemFreeHost) (host));
+  again = mmap (host, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  g_assert_true (again != MAP_FAILED);
+  memset (again, 1, SIZE);
+  OK (RAW (cuMemcpyHtoDAsync) (p, again, SIZE, s));
+  memset (again, 2, SIZE);
+}
+
+/* The kernel may not be kept from the half that no stream works on. */
+static void
+halves_of_pinned_memory (void)
+{
+  CUdeviceptr p = memory ();
+  guint8 *host = pinned ();
+  int fd = open ("/dev/zero", O_RDONLY);
+
+  OK (RAW (cuMemcpyDtoHAsync) (host, p, SIZE / 2, s));
+  g_assert_cmpint (read (fd, host + SIZE / 2, SIZE / 2), ==, SIZE / 2);
+  host_touches (host + SIZE / 2, SIZE / 2, TRUE);
+  close (fd);
+  OK (RAW (cuMemcpyDtoHAsync) (host, p, SIZE, s));
+  if (right)
+    wait_for (s);
+  host_touches (host + SIZE / 2, SIZE / 2, TRUE);
+}
+
+static void
+pool_destroyed_before_its_memory (void)
+{
+  CUmemPoolProps props;
+  CUmemoryPool pool;
+  CUdeviceptr p;
+
+  memset (&props, 0, sizeof props);
+  props.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+  props.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  OK (RAW (cuMemPoolCreate) (&pool, &props));
+  OK (RAW (cuMemAllocFromPoolAsync) (&p, SIZE, pool, s));
+  OK (RAW (cuMemPoolDestroy) (pool));
+  set (p, s);
+  release (p, right ? s : t);
+}
+
+static void
+memory_of_the_pool_again (void)
+{
+  for (guint i = 0; i < 50; i++)
+    {
+      CUstream stream = i % 3 == 0 ? s : i % 3 == 1 ? t
+                                                    : u;
+      CUdeviceptr p = allocate (stream);
+
+      set (p, stream);
+      release (p, right || i != 40 ? stream : CU_STREAM_LEGACY);
+    }
+}
+
+static void
+use_after_many_frees (void)
+{
+  CUdeviceptr p = 0;
+
+  for (guint i = 0; i < 5000; i++)
+    {
+      p = allocate (s);
+      release (p, s);
+    }
+  if (!right)
+    SIMULATOR (gcudasim_declare_access)
+  (s, p, SIZE, TRUE, "kernel");
+}
+
+static void
+chunk_mapped_elsewhere (void)
+{
+  CUmemGenericAllocationHandle handle = chunk (FALSE);
+  CUdeviceptr p = map (handle), q;
+
+  set (p, s);
+  wait_for (s);
+  OK (RAW (cuMemUnmap) (p, MIB2));
+  q = map (handle);
+  set (q, s);
+  if (right)
+    order (s, t);
+  set (q, t);
+}
+
+static void
+two_chunks_as_one (void)
+{
+  CUmemAccessDesc access = { .location.type = CU_MEM_LOCATION_TYPE_DEVICE, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
+  CUdeviceptr p;
+
+  OK (RAW (cuMemAddressReserve) (&p, 2 * MIB2, 0, 0, 0));
+  OK (RAW (cuMemMap) (p, MIB2, 0, chunk (FALSE), 0));
+  OK (RAW (cuMemMap) (p + MIB2, MIB2, 0, chunk (FALSE), 0));
+  OK (RAW (cuMemSetAccess) (p, 2 * MIB2, &access, 1));
+  OK (RAW (cuMemsetD8Async) (p + MIB2 - SIZE, 1, 2 * SIZE, s));
+  if (right)
+    order (s, t);
+  set (p + MIB2, t);
+  set (p, t);
+  OK (RAW (cuCtxSynchronize) ());
+  OK (RAW (cuMemUnmap) (p, 2 * MIB2));
+}
+
+/* ---- odd copies ---- */
+
+static void
+columns_of_an_odd_pitch (void)
+{
+  CUdeviceptr p = memory ();
+  CUstream streams[] = { s, t, u };
+
+  for (guint i = 0; i < 3; i++)
+    OK (RAW (cuMemsetD2D8Async) (p + 7 + i * 99, 301, 1, right || i != 1 ? 99 : 100, 12, streams[i]));
+}
+
+static void
+boxes_of_a_volume (void)
+{
+  CUdeviceptr p = memory (), q = memory ();
+  CUDA_MEMCPY3D params = { .srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = q, .srcPitch = 32, .srcHeight = 8, .dstMemoryType = CU_MEMORYTYPE_DEVICE, .dstDevice = p, .dstPitch = 32, .dstHeight = 8, .WidthInBytes = 16, .Height = 4, .Depth = 4 };
+
+  OK (RAW (cuMemcpy3DAsync) (&params, s));
+  params.dstXInBytes = right ? 16 : 15;
+  params.dstZ = 2;
+  OK (RAW (cuMemcpy3DAsync) (&params, t));
+  params.dstXInBytes = 0;
+  params.dstY = 4;
+  params.dstZ = 0;
+  OK (RAW (cuMemcpy3DAsync) (&params, u));
+}
+
+static void
+copies_of_nothing (void)
+{
+  CUdeviceptr p = memory (), q = memory ();
+  gsize size = right ? 0 : 1;
+
+  set (p, s);
+  OK (RAW (cuMemsetD8Async) (p, 1, size, t));
+  OK (RAW (cuMemcpyDtoDAsync) (p, q, size, t));
+}
+
+/* ---- graphs, changed and launched again ---- */
+
+static void
+graph_updated (void)
+{
+  CUdeviceptr p = memory ();
+  CUgraph graph = captured_set (p), other = captured_set (p);
+  CUgraphExec exec = instantiate (graph), another = instantiate (other);
+  CUgraphExecUpdateResultInfo info;
+
+  OK (RAW (cuGraphLaunch) (exec, s));
+  OK (((CUresult (*) (CUgraphExec, CUgraph, CUgraphExecUpdateResultInfo *)) gcuda_test_driver_function ("cuGraphExecUpdate")) (exec, other, &info));
+  OK (RAW (cuGraphLaunch) (right ? exec : another, t));
+}
+
+static CUgraphNode
+only_node (CUgraph graph)
+{
+  CUgraphNode node;
+  size_t n = 1;
+
+  OK (RAW (cuGraphGetNodes) (graph, &node, &n));
+  g_assert_cmpuint (n, ==, 1);
+  return node;
+}
+
+static void
+node_disabled (void)
+{
+  CUdeviceptr p = memory ();
+  CUgraph graph = captured_set (p);
+  CUgraphExec exec = instantiate (graph);
+
+  OK (RAW (cuGraphNodeSetEnabled) (exec, only_node (graph), right ? 0 : 1));
+  OK (RAW (cuGraphLaunch) (exec, s));
+  set (p, t);
+}
+
+static void
+node_changed (void)
+{
+  CUdeviceptr p = memory (), q = memory ();
+  CUDA_MEMSET_NODE_PARAMS params = { .dst = q, .elementSize = 1, .width = SIZE, .height = 1, .pitch = SIZE };
+  CUgraph graph = captured_set (p);
+  CUgraphExec exec = instantiate (graph);
+
+  if (right)
+    OK (RAW (cuGraphExecMemsetNodeSetParams) (exec, only_node (graph), &params, context));
+  OK (RAW (cuGraphLaunch) (exec, s));
+  set (p, t);
+}
+
+static void
+node_changed_after_an_update (void)
+{
+  CUdeviceptr p = memory (), q = memory ();
+  CUDA_MEMSET_NODE_PARAMS params = { .dst = q, .elementSize = 1, .width = SIZE, .height = 1, .pitch = SIZE };
+  CUgraph graph = captured_set (p);
+  CUgraphExec exec = instantiate (graph);
+  CUgraphExecUpdateResultInfo info;
+
+  OK (((CUresult (*) (CUgraphExec, CUgraph, CUgraphExecUpdateResultInfo *)) gcuda_test_driver_function ("cuGraphExecUpdate")) (exec, captured_set (p), &info));
+  OK (RAW (cuGraphExecMemsetNodeSetParams) (exec, only_node (graph), &params, context));
+  OK (RAW (cuGraphLaunch) (exec, s));
+  set (right ? p : q, t);
+}
+
+static void
+child_graph (void)
+{
+  CUdeviceptr p = memory ();
+  CUDA_MEMSET_NODE_PARAMS params = { .dst = p, .elementSize = 1, .width = SIZE, .height = 1, .pitch = SIZE };
+  CUgraphNode child, after;
+  CUgraph graph;
+
+  OK (RAW (cuGraphCreate) (&graph, 0));
+  OK (RAW (cuGraphAddChildGraphNode) (&child, graph, NULL, 0, captured_set (p)));
+  OK (RAW (cuGraphAddMemsetNode) (&after, graph, &child, right ? 1 : 0, &params, context));
+  OK (RAW (cuGraphLaunch) (instantiate (graph), s));
+}
+
+static void
+event_of_a_graph (void)
+{
+  CUdeviceptr p = memory ();
+  CUevent event = new_event ();
+  CUgraphNode node, last;
+  CUgraph graph = captured_set (p);
+
+  last = only_node (graph);
+  OK (RAW (cuGraphAddEventRecordNode) (&node, graph, &last, right ? 1 : 0, event));
+  OK (RAW (cuGraphLaunch) (instantiate (graph), s));
+  OK (RAW (cuStreamWaitEvent) (t, event, 0));
+  set (p, t);
+}
+
+static void
+graph_that_waits (void)
+{
+  CUdeviceptr p = memory ();
+  CUDA_MEMSET_NODE_PARAMS params = { .dst = p, .elementSize = 1, .width = SIZE, .height = 1, .pitch = SIZE };
+  CUevent event = new_event ();
+  CUgraphNode node, after;
+  CUgraph graph;
+
+  OK (RAW (cuGraphCreate) (&graph, 0));
+  OK (RAW (cuGraphAddEventWaitNode) (&node, graph, NULL, 0, event));
+  OK (RAW (cuGraphAddMemsetNode) (&after, graph, &node, 1, &params, context));
+  set (p, s);
+  if (right)
+    OK (RAW (cuEventRecord) (event, s));
+  OK (RAW (cuGraphLaunch) (instantiate (graph), t));
+}
+
+static void
+graph_launched_again_and_again (void)
+{
+  CUdeviceptr p = memory ();
+  CUgraph graph = captured_set (p);
+  CUgraphExec exec = instantiate (graph);
+
+  for (guint i = 0; i < 20; i++)
+    OK (RAW (cuGraphLaunch) (exec, i % 2 == 0 ? s : t));
+  OK (RAW (cuGraphExecDestroy) (exec));
+  if (right)
+    order (t, u);
+  OK (RAW (cuGraphLaunch) (instantiate (graph), u));
+}
+
+static void
+captured_event_outside (void)
+{
+  CUdeviceptr p = memory (), q = memory ();
+  CUevent event = new_event ();
+  CUgraph graph;
+
+  set (p, s);
+  if (right)
+    OK (RAW (cuEventRecord) (event, s));
+  OK (RAW (cuStreamBeginCapture) (u, CU_STREAM_CAPTURE_MODE_RELAXED));
+  set (q, u);
+  OK (RAW (cuEventRecordWithFlags) (event, u, CU_EVENT_RECORD_EXTERNAL));
+  OK (RAW (cuStreamEndCapture) (u, &graph));
+  /* It stands for what it was recorded after, until the graph is launched. */
+  OK (RAW (cuStreamWaitEvent) (t, event, 0));
+  set (p, t);
+}
+
+static void
+kernel_in_a_child_graph (void)
+{
+  CUdeviceptr p = memory (), q = memory ();
+  CUgraphNode child;
+  CUgraph graph, outer;
+
+  OK (RAW (cuStreamBeginCapture) (u, CU_STREAM_CAPTURE_MODE_RELAXED));
+  set (q, u); /* stands for the kernel's node */
+  SIMULATOR (gcudasim_declare_access)
+  (u, p, SIZE, TRUE, "kernel");
+  OK (RAW (cuStreamEndCapture) (u, &graph));
+  OK (RAW (cuGraphCreate) (&outer, 0));
+  OK (RAW (cuGraphAddChildGraphNode) (&child, outer, NULL, 0, graph));
+  OK (RAW (cuGraphLaunch) (instantiate (outer), s));
+  if (right)
+    wait_for (s);
+  set (p, t);
+}
+
+static void
+kernel_of_a_graph_that_is_gone (void)
+{
+  CUdeviceptr p = memory (), q = memory ();
+  CUgraph graph;
+
+  OK (RAW (cuStreamBeginCapture) (u, CU_STREAM_CAPTURE_MODE_RELAXED));
+  set (q, u);
+  SIMULATOR (gcudasim_declare_access)
+  (u, p, SIZE, TRUE, "kernel");
+  OK (RAW (cuStreamEndCapture) (u, &graph));
+  if (right)
+    {
+      OK (RAW (cuGraphDestroy) (graph));
+      graph = captured_set (q);
+    }
+  OK (RAW (cuGraphLaunch) (instantiate (graph), s));
+  set (p, t);
+}
+
+/* ---- functions of the program that touch memory ---- */
+
+static void CUDA_CB
+write_there (void *data)
+{
+  host_touches (data, SIZE, TRUE);
+}
+
+static void
+host_function_changes_the_source (void)
+{
+  CUdeviceptr p = memory ();
+  guint8 *host = pinned ();
+
+  for (guint i = 0; i < 3; i++)
+    {
+      OK (RAW (cuMemcpyHtoDAsync) (p, host, SIZE, s));
+      OK (RAW (cuLaunchHostFunc) (right ? s : t, write_there, host));
+    }
+  wait_for (t);
+  wait_for (s);
+}
+
+static void
+managed_memory_of_another_page (void)
+{
+  CUdeviceptr p;
+
+  OK (RAW (cuMemAllocManaged) (&p, 2 * SIZE, CU_MEM_ATTACH_GLOBAL));
+  set (p, s);
+  host_touches ((guint8 *) p + SIZE, SIZE, TRUE);
+  if (right)
+    wait_for (s);
+  host_touches ((guint8 *) p, SIZE, TRUE);
+}
+
 /* ---- two processes ---- */
 
 static char *
@@ -1336,6 +2073,51 @@ static const struct
   RACE (kernel_on_another_stream, "read-write"),
   RACE (kernel_writes_what_a_copy_reads, "read-write"),
   RACE (view_on_another_stream, "write-write"),
+  RACE (event_in_a_loop, "write-write"),
+  RACE (chain_of_streams, "write-write"),
+  RACE (diamond, "write-write"),
+  RACE (event_destroyed_after_the_wait, "write-write"),
+  RACE (last_of_many_events, "write-write"),
+  RACE (destroyed_stream_then_context_synchronized, "write-write"),
+  RACE (destroyed_stream_then_freed, "free-before-last-use"),
+  RACE (destroyed_blocking_stream_then_legacy, "write-write"),
+  RACE (stream_made_again, "write-write"),
+  RACE (many_streams, "write-write"),
+  RACE (question_to_legacy, "write-write"),
+  RACE (context_reset, "write-write"),
+  RACE (legacy_streams_of_two_contexts, "write-write"),
+  RACE (legacy_orders_its_own_context_only, "write-write"),
+  RACE (per_thread_stream_of_a_thread_that_ended, "write-write"),
+  RACE (legacy_between_two_threads, "write-write"),
+  RACE (many_threads, "write-write"),
+  RACE (event_on_legacy, "write-write"),
+  RACE (legacy_after_what_a_blocking_stream_waits_for, "write-write"),
+  RACE (stream_made_after_legacy, "write-write"),
+  RACE (download_waits_for_legacy, "write-write"),
+  RACE (unregistered_memory, "upload-changed"),
+  RACE (pinned_memory_freed, "upload-changed"),
+  RACE (halves_of_pinned_memory, "host-access"),
+  RACE (pool_destroyed_before_its_memory, "free-before-last-use"),
+  RACE (memory_of_the_pool_again, "free-before-last-use"),
+  RACE (use_after_many_frees, "use-after-free"),
+  RACE (chunk_mapped_elsewhere, "write-write"),
+  RACE (two_chunks_as_one, "write-write"),
+  RACE (columns_of_an_odd_pitch, "write-write"),
+  RACE (boxes_of_a_volume, "write-write"),
+  RACE (copies_of_nothing, "write-write"),
+  RACE (graph_updated, "write-write"),
+  RACE (node_disabled, "write-write"),
+  RACE (node_changed, "write-write"),
+  RACE (node_changed_after_an_update, "write-write"),
+  RACE (child_graph, "write-write"),
+  RACE (event_of_a_graph, "write-write"),
+  RACE (graph_that_waits, "write-write"),
+  RACE (graph_launched_again_and_again, "write-write"),
+  RACE (captured_event_outside, "write-write"),
+  RACE (kernel_in_a_child_graph, "write-write"),
+  RACE (kernel_of_a_graph_that_is_gone, "write-write"),
+  RACE (host_function_changes_the_source, "upload-changed"),
+  RACE (managed_memory_of_another_page, "host-access"),
   RACE (exported_memory, "shared-memory"),
   RACE (exported_with_an_event, "shared-memory"),
   RACE (exported_before_it_is_written, "shared-memory"),

@@ -40,12 +40,14 @@ check_clock_knows (const CheckClock *clock, guint slot, guint64 epoch)
   return slot < clock->n && clock->epochs[slot] >= epoch;
 }
 
-/* A new slot, or one whose timeline ended and whose past all hosts know. */
-guint check_slot_new (void);
+#define CHECK_NO_SLOT G_MAXUINT
+
+/* A new slot, or one whose timeline ended and whose past CLOCK or all hosts know. */
+guint check_slot_new (const CheckClock *clock);
+guint check_slot_fresh (void);
 void check_slot_end (guint slot);
 /* The next epoch of a timeline, which CLOCK is that of. */
 guint64 check_slot_tick (guint slot, CheckClock *clock);
-guint check_n_slots (void);
 
 /* What everything that is queued from now on comes after. */
 gboolean check_is_old (guint slot, guint64 epoch);
@@ -65,18 +67,18 @@ void check_host_learn (const CheckClock *clock);
 
 struct _CheckStream
 {
-  gint refs;
   guint slot;
   CheckClock clock;
+  guint64 version; /* of the clock */
   CUstream handle;
   CUcontext context;
   SimStreamKind kind;
   gboolean blocking;
   guint64 thread; /* owner, of a per-thread one */
-  CheckHost *joined;
+  guint64 joined; /* the latest host thread, and what of it */
   guint64 joined_version;
-  char *name; /* a GRefString: "stream 3" */
-  gboolean ended;
+  guint64 told, heard; /* versions: this one's that the legacy stream joined, and that one's which this joined */
+  char *name;          /* a GRefString: "stream 3" */
 };
 
 CheckStream *check_stream (SimThread *thread, CUcontext current, CUstream handle);
@@ -86,8 +88,10 @@ void check_thread_end (guint64 thread);
 void check_context_end (CUcontext context);
 /* What is queued next in the stream comes after CLOCK. */
 void check_stream_wait (CheckStream *stream, const CheckClock *clock);
-/* All that was queued in the stream, and what that waits for. */
+/* What the operation that is being queued in the stream comes after. */
 const CheckClock *check_stream_now (CheckStream *stream);
+/* CLOCK learns what was queued in the stream, and what that waits for. */
+void check_stream_past (CheckStream *stream, CheckClock *clock);
 /* Of all streams of a context, or of a device, or (NULL, NULL) of all. */
 void check_streams_join (CheckClock *clock, CUcontext context, const CUdevice *device);
 void check_streams_wait (CUcontext context, const CheckClock *clock);
@@ -175,7 +179,8 @@ struct _CheckObject
 {
   gint refs; /* mappings, and the handles of virtual memory */
   CheckMemory memory;
-  guint64 base; /* where it was first */
+  CUcontext context; /* of host memory */
+  guint64 base;      /* where it was first */
   guint64 size;
   CheckOp *made;
   CheckStack *replaced; /* where its deallocation stream was replaced */
@@ -202,11 +207,12 @@ void check_access (CheckOp *op, const CheckClock *clock, guint64 address, guint6
 /* The same for memory that ends to be there; the addresses stay mapped. */
 void check_free (CheckOp *op, const CheckClock *clock, guint64 address);
 void check_unmapping (CheckOp *op, const CheckClock *clock, guint64 address, guint64 size);
+void check_memory_context_end (CUcontext context);
 void check_memory_init (void);
 
 /* ---- guard.c ---- */
 
-void check_guard_add (const CheckObject *object, guint64 base, guint64 address, guint64 size, const CheckOp *op);
+void check_guard_add (const CheckObject *object, guint64 base, guint64 address, guint64 size, const CheckOp *op, const CheckClock *clock);
 void check_guard_learnt (void);
 void check_guard_drop (guint64 address, guint64 size);
 
@@ -227,11 +233,31 @@ void check_shared_event_wait (CheckEvent *event, CheckClock *clock);
 /* Of the driver underneath, from within the lock. */
 #define CHECK_DRIVER(name, ...) (((__typeof__ (&name)) check_driver_function (#name, (gpointer) name)) (__VA_ARGS__))
 gpointer check_driver_function (const char *name, gpointer simulated);
+/* What functions of the program that ran by now came after. */
+void check_learn (void);
+
+/* A function of the program that a stream runs: where it is in the stream, and what it comes after. */
+typedef struct
+{
+  guint slot;
+  guint64 epoch;
+  CheckClock clock;
+} CheckPlace;
+
+/* Where this thread is; NULL: in no such function. */
+const CheckPlace *check_place (void);
+gboolean check_place_is_ahead (void);
 
 /* ---- graph.c ---- */
 
 void check_graph_instantiated (CUgraphExec exec, CUgraph graph);
+void check_graph_updated (CUgraphExec exec, CUgraph graph);
 void check_graph_exec_end (CUgraphExec exec);
+/* What was declared for the nodes of a graph is so for its copy, and goes with it. */
+void check_graph_copied (CUgraph from, CUgraph to);
+void check_graph_end (CUgraph graph);
+void check_graph_node_end (CUgraphNode node);
+void check_graph_node_event (CUgraphExec exec, CUgraphNode node, CUevent event);
 void check_graph_node_changed (CUgraphExec exec, CUgraphNode node, const char *function, gconstpointer params);
 void check_graph_node_enabled (CUgraphExec exec, CUgraphNode node, gboolean enabled);
 void check_graph_launched (CUgraphExec exec, CheckStream *stream, const char *function);

@@ -19,7 +19,7 @@ typedef struct
 static GArray *slots;
 static GPtrArray *hosts;
 static GHashTable *streams; /* by handle: those that were created */
-static GPtrArray *defaults; /* legacy and per-thread ones */
+static GPtrArray *defaults; /* legacy and per-thread ones, and what stands for those that are gone */
 static GHashTable *events;  /* by handle */
 static GHashTable *devices; /* of contexts */
 static guint n_streams;
@@ -84,25 +84,33 @@ check_is_old (guint slot, guint64 epoch)
   return TRUE;
 }
 
+/* One that was no other's before: for epochs that are not counted here. */
 guint
-check_slot_new (void)
+check_slot_fresh (void)
 {
   Slot fresh = { 0, FALSE };
 
   if (slots == NULL)
     slots = g_array_new (FALSE, TRUE, sizeof (Slot));
-  for (guint i = 0; i < slots->len; i++)
+  g_array_append_val (slots, fresh);
+  return slots->len - 1;
+}
+
+/* For a timeline that begins after CLOCK, or, if that is NULL, at any time. */
+guint
+check_slot_new (const CheckClock *clock)
+{
+  for (guint i = 0; slots != NULL && i < slots->len; i++)
     {
       Slot *slot = &g_array_index (slots, Slot, i);
 
-      if (slot->ended && check_is_old (i, slot->last))
+      if (slot->ended && (check_is_old (i, slot->last) || (clock != NULL && check_clock_knows (clock, i, slot->last))))
         {
           slot->ended = FALSE;
           return i;
         }
     }
-  g_array_append_val (slots, fresh);
-  return slots->len - 1;
+  return check_slot_fresh ();
 }
 
 void
@@ -119,12 +127,6 @@ check_slot_tick (guint slot, CheckClock *clock)
   clock_grow (clock, slot + 1);
   clock->epochs[slot] = ++s->last;
   return s->last;
-}
-
-guint
-check_n_slots (void)
-{
-  return slots != NULL ? slots->len : 0;
 }
 
 /* ---- host threads ---- */
@@ -148,7 +150,7 @@ check_host (void)
   /* Whoever started the thread knew something; what, nobody says. */
   for (guint i = 0; i < hosts->len; i++)
     check_clock_join (&host->clock, &((CheckHost *) g_ptr_array_index (hosts, i))->clock);
-  host->slot = check_slot_new ();
+  host->slot = check_slot_new (NULL);
   host->version = 1;
   g_ptr_array_add (hosts, host);
   return host;
@@ -175,7 +177,7 @@ stream_new (CUstream handle, CUcontext context, SimStreamKind kind, gboolean blo
   char *name = g_strdup_printf ("stream %u%s", ++n_streams, kinds[kind]);
 
   check_host (); /* has the first slot */
-  stream->slot = check_slot_new ();
+  stream->slot = check_slot_new (NULL);
   stream->handle = handle;
   stream->context = context;
   stream->kind = kind;
@@ -204,10 +206,37 @@ stream_free (gpointer data)
 {
   CheckStream *stream = data;
 
-  check_slot_end (stream->slot);
+  if (stream->slot != CHECK_NO_SLOT)
+    check_slot_end (stream->slot);
   check_clock_clear (&stream->clock);
-  g_ref_string_release (stream->name);
+  g_clear_pointer (&stream->name, g_ref_string_release);
   g_free (stream);
+}
+
+/* Nothing more is queued in the stream, but its work goes on: one that has no
+ * work of its own stands for all those of its context that are gone. */
+static void
+stream_gone (const CheckStream *stream)
+{
+  CheckStream *gone = NULL;
+
+  for (guint i = 0; i < defaults->len && gone == NULL; i++)
+    {
+      CheckStream *other = g_ptr_array_index (defaults, i);
+
+      if (other->slot == CHECK_NO_SLOT && other->context == stream->context && other->blocking == stream->blocking)
+        gone = other;
+    }
+  if (gone == NULL)
+    {
+      gone = g_new0 (CheckStream, 1);
+      gone->slot = CHECK_NO_SLOT;
+      gone->context = stream->context;
+      gone->blocking = stream->blocking;
+      g_ptr_array_add (defaults, gone);
+    }
+  check_clock_join (&gone->clock, &stream->clock);
+  gone->version++;
 }
 
 static void
@@ -306,48 +335,74 @@ each_stream (void (*function) (CheckStream *stream, gpointer data), CUcontext co
     }
 }
 
-/* The stream's own clock, with all that its next operation comes after. */
+static CheckStream *
+legacy_of (CUcontext context)
+{
+  for (guint i = 0; i < defaults->len; i++)
+    {
+      CheckStream *stream = g_ptr_array_index (defaults, i);
+
+      if (stream->kind == SIM_STREAM_LEGACY && stream->context == context)
+        return stream;
+    }
+  return NULL;
+}
+
 static void
 join_blocking (CheckStream *other, gpointer data)
 {
   CheckStream *legacy = data;
 
-  if (other != legacy && other->blocking)
-    check_clock_join (&legacy->clock, &other->clock);
+  if (other == legacy || !other->blocking || other->told == other->version)
+    return;
+  check_clock_join (&legacy->clock, &other->clock);
+  other->told = other->version;
 }
 
-static void
-join_legacy (CheckStream *other, gpointer data)
-{
-  CheckStream *stream = data;
-
-  if (other != stream && other->kind == SIM_STREAM_LEGACY)
-    check_clock_join (&stream->clock, &other->clock);
-}
-
-static void
-stream_update (CheckStream *stream)
-{
-  if (stream->kind == SIM_STREAM_LEGACY)
-    each_stream (join_blocking, stream->context, NULL, stream);
-  else if (stream->blocking)
-    each_stream (join_legacy, stream->context, NULL, stream);
-}
-
+/* What is queued in the stream now comes after its clock. */
 const CheckClock *
 check_stream_now (CheckStream *stream)
 {
   CheckHost *host = check_host ();
+  CheckStream *legacy;
 
-  stream_update (stream);
+  if (stream->kind == SIM_STREAM_LEGACY)
+    each_stream (join_blocking, stream->context, NULL, stream);
+  else if (stream->blocking && (legacy = legacy_of (stream->context)) != NULL && stream->heard != legacy->version)
+    {
+      check_clock_join (&stream->clock, &legacy->clock);
+      stream->heard = legacy->version;
+    }
   /* What is queued comes after what the thread knows. */
-  if (stream->joined != host || stream->joined_version != host->version)
+  if (stream->joined != host->thread || stream->joined_version != host->version)
     {
       check_clock_join (&stream->clock, &host->clock);
-      stream->joined = host;
+      stream->joined = host->thread;
       stream->joined_version = host->version;
     }
+  stream->version++;
   return &stream->clock;
+}
+
+static void
+add_blocking (CheckStream *other, gpointer data)
+{
+  if (other->blocking)
+    check_clock_join (data, &other->clock);
+}
+
+/* What was queued in the stream until now, and what that waits for. To ask is
+ * not to queue: nothing else comes after it. */
+void
+check_stream_past (CheckStream *stream, CheckClock *clock)
+{
+  CheckStream *legacy;
+
+  check_clock_join (clock, &stream->clock);
+  if (stream->kind == SIM_STREAM_LEGACY)
+    each_stream (add_blocking, stream->context, NULL, clock);
+  else if (stream->blocking && (legacy = legacy_of (stream->context)) != NULL)
+    check_clock_join (clock, &legacy->clock);
 }
 
 void
@@ -360,7 +415,6 @@ check_stream_wait (CheckStream *stream, const CheckClock *clock)
 static void
 add_clock (CheckStream *stream, gpointer data)
 {
-  stream_update (stream);
   check_clock_join (data, &stream->clock);
 }
 
@@ -373,7 +427,8 @@ check_streams_join (CheckClock *clock, CUcontext context, const CUdevice *device
 static void
 wait_for (CheckStream *stream, gpointer data)
 {
-  check_stream_wait (stream, data);
+  if (stream->slot != CHECK_NO_SLOT)
+    check_stream_wait (stream, data);
 }
 
 void
@@ -382,15 +437,17 @@ check_streams_wait (CUcontext context, const CheckClock *clock)
   each_stream (wait_for, context, NULL, (gpointer) clock);
 }
 
-/* What its stream did lives on in the slot, until it is old. */
 void
 check_stream_end (CUstream handle)
 {
-  if (streams != NULL)
-    g_hash_table_remove (streams, handle);
+  CheckStream *stream = streams != NULL ? g_hash_table_lookup (streams, handle) : NULL;
+
+  if (stream == NULL)
+    return;
+  stream_gone (stream);
+  g_hash_table_remove (streams, handle);
 }
 
-/* Of a thread that ended: the legacy stream comes after its work still, but nothing else does. */
 void
 check_thread_end (guint64 thread)
 {
@@ -398,10 +455,21 @@ check_thread_end (guint64 thread)
     {
       CheckStream *stream = g_ptr_array_index (defaults, i - 1);
 
-      if (stream->kind == SIM_STREAM_PER_THREAD && stream->thread == thread)
-        stream->ended = TRUE;
-      if (stream->ended && check_is_old (stream->slot, g_array_index (slots, Slot, stream->slot).last))
-        g_ptr_array_remove_index_fast (defaults, i - 1);
+      if (stream->kind != SIM_STREAM_PER_THREAD || stream->thread != thread)
+        continue;
+      stream_gone (stream);
+      g_ptr_array_remove_index_fast (defaults, i - 1);
+    }
+  for (guint i = hosts != NULL && sim.check_threads ? hosts->len : 0; i > 0; i--)
+    {
+      CheckHost *host = g_ptr_array_index (hosts, i - 1);
+
+      if (host->thread != thread)
+        continue;
+      check_slot_end (host->slot);
+      check_clock_clear (&host->clock);
+      g_free (host);
+      g_ptr_array_remove_index_fast (hosts, i - 1);
     }
 }
 
@@ -424,6 +492,7 @@ check_context_end (CUcontext context)
         g_ptr_array_remove_index_fast (defaults, i - 1);
     }
   g_hash_table_remove (devices, context);
+  check_memory_context_end (context);
 }
 
 /* ---- events ---- */

@@ -54,7 +54,10 @@ exec_free (gpointer data)
   Exec *exec = data;
 
   for (guint i = 0; i < exec->lanes->len; i++)
-    check_slot_end (g_array_index (exec->lanes, guint, i));
+    {
+      if (g_array_index (exec->lanes, guint, i) != CHECK_NO_SLOT)
+        check_slot_end (g_array_index (exec->lanes, guint, i));
+    }
   g_ptr_array_unref (exec->nodes);
   g_array_unref (exec->lanes);
   check_clock_clear (&exec->clock);
@@ -229,14 +232,12 @@ add_graph (Exec *exec, CUgraph graph, const GArray *before)
   return last;
 }
 
-void
-check_graph_instantiated (CUgraphExec handle, CUgraph graph)
+static Exec *
+exec_new (CUgraph graph)
 {
   Exec *exec = g_new0 (Exec, 1);
   GArray *none = g_array_new (FALSE, FALSE, sizeof (guint));
 
-  if (execs == NULL)
-    execs = g_hash_table_new_full (NULL, NULL, NULL, exec_free);
   exec->nodes = g_ptr_array_new_with_free_func (node_free);
   exec->lanes = g_array_new (FALSE, FALSE, sizeof (guint));
   g_array_unref (add_graph (exec, graph, none));
@@ -258,11 +259,40 @@ check_graph_instantiated (CUgraphExec handle, CUgraph graph)
         }
       if (!found)
         {
-          guint slot = check_slot_new ();
+          guint slot = CHECK_NO_SLOT; /* until it is launched */
 
           node->lane = exec->lanes->len;
           g_array_append_val (exec->lanes, slot);
         }
+    }
+  return exec;
+}
+
+void
+check_graph_instantiated (CUgraphExec handle, CUgraph graph)
+{
+  if (execs == NULL)
+    execs = g_hash_table_new_full (NULL, NULL, NULL, exec_free);
+  g_hash_table_insert (execs, handle, exec_new (graph));
+}
+
+/* Its next launch comes after the latest one still, and its nodes keep the names that they had first. */
+void
+check_graph_updated (CUgraphExec handle, CUgraph graph)
+{
+  Exec *old = execs != NULL ? g_hash_table_lookup (execs, handle) : NULL;
+  Exec *exec;
+
+  if (old == NULL)
+    return;
+  exec = exec_new (graph);
+  check_clock_copy (&exec->clock, &old->clock);
+  for (guint i = 0; exec->nodes->len == old->nodes->len && i < old->nodes->len; i++)
+    {
+      Node *before = g_ptr_array_index (old->nodes, i), *node = g_ptr_array_index (exec->nodes, i);
+
+      node->handle = before->handle;
+      node->disabled = before->disabled;
     }
   g_hash_table_insert (execs, handle, exec);
 }
@@ -312,6 +342,15 @@ check_graph_node_enabled (CUgraphExec exec, CUgraphNode handle, gboolean enabled
     node->disabled = !enabled;
 }
 
+void
+check_graph_node_event (CUgraphExec exec, CUgraphNode handle, CUevent event)
+{
+  Node *node = find_node (exec, handle);
+
+  if (node != NULL)
+    node->event = event;
+}
+
 static void
 run_access (const Access *access, CheckClock *clock, guint slot, guint64 epoch, const char *where)
 {
@@ -350,6 +389,13 @@ check_graph_launched (CUgraphExec handle, CheckStream *stream, const char *funct
     return;
   /* After all in the stream, and after the last launch. */
   check_stream_wait (stream, &exec->clock);
+  for (guint i = 0; i < exec->lanes->len; i++)
+    {
+      guint *slot = &g_array_index (exec->lanes, guint, i);
+
+      if (*slot == CHECK_NO_SLOT)
+        *slot = check_slot_new (&stream->clock);
+    }
   for (guint i = 0; i < exec->nodes->len; i++)
     {
       Node *node = g_ptr_array_index (exec->nodes, i);
@@ -395,4 +441,82 @@ check_graph_node_declared (CUgraphNode node, CheckWhat what, guint64 address, gu
       g_hash_table_insert (declared, node, accesses);
     }
   g_array_append_val (accesses, access);
+}
+
+/* ---- what was declared, of a graph and its copies ---- */
+
+static CUgraphNode *
+nodes_of (CUgraph graph, size_t *n)
+{
+  CUgraphNode *nodes;
+
+  *n = 0;
+  if (CHECK_DRIVER (cuGraphGetNodes, graph, NULL, n) != CUDA_SUCCESS || *n == 0)
+    return NULL;
+  nodes = g_new0 (CUgraphNode, *n);
+  CHECK_DRIVER (cuGraphGetNodes, graph, nodes, n);
+  return nodes;
+}
+
+static CUgraph
+child_of (CUgraphNode node)
+{
+  CUgraphNodeType type;
+  CUgraph child = NULL;
+
+  if (CHECK_DRIVER (cuGraphNodeGetType, node, &type) == CUDA_SUCCESS && type == CU_GRAPH_NODE_TYPE_GRAPH)
+    CHECK_DRIVER (cuGraphChildGraphNodeGetGraph, node, &child);
+  return child;
+}
+
+/* A copy has the same nodes, in the same order. */
+void
+check_graph_copied (CUgraph from, CUgraph to)
+{
+  CUgraphNode *originals, *copies;
+  size_t n, n_copies;
+
+  if (declared == NULL || g_hash_table_size (declared) == 0)
+    return;
+  originals = nodes_of (from, &n);
+  copies = nodes_of (to, &n_copies);
+  for (size_t i = 0; n == n_copies && i < n; i++)
+    {
+      GArray *accesses = g_hash_table_lookup (declared, originals[i]);
+      CUgraph child = child_of (originals[i]), child_copy = child != NULL ? child_of (copies[i]) : NULL;
+
+      if (accesses != NULL)
+        g_hash_table_insert (declared, copies[i], g_array_copy (accesses));
+      if (child_copy != NULL)
+        check_graph_copied (child, child_copy);
+    }
+  g_free (originals);
+  g_free (copies);
+}
+
+void
+check_graph_node_end (CUgraphNode node)
+{
+  CUgraph child;
+
+  if (declared == NULL || g_hash_table_size (declared) == 0)
+    return;
+  child = child_of (node);
+  if (child != NULL)
+    check_graph_end (child);
+  g_hash_table_remove (declared, node);
+}
+
+void
+check_graph_end (CUgraph graph)
+{
+  CUgraphNode *nodes;
+  size_t n;
+
+  if (declared == NULL || g_hash_table_size (declared) == 0)
+    return;
+  nodes = nodes_of (graph, &n);
+  for (size_t i = 0; i < n; i++)
+    check_graph_node_end (nodes[i]);
+  g_free (nodes);
 }

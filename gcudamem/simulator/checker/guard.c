@@ -3,7 +3,9 @@
 /* What the program itself does to host memory. No call tells, so the pages that
  * streams work on are protected until the program has waited: against writing
  * while a stream reads them, against all while a stream writes them. Whoever
- * touches them nevertheless is reported, and may go on. */
+ * touches them nevertheless is reported, and may go on. The kernel does not go
+ * on, but answers EFAULT: so a page of which only a part is worked on is left
+ * alone, the rest of it being the program's. */
 
 #include "checker.h"
 
@@ -18,7 +20,11 @@ typedef struct
   guint slot;
   guint64 epoch;
   gboolean writes;
+  CheckClock clock; /* what it comes after, if a function of the program may be among that */
 } Guard;
+
+/* More than these would cost more than they find. */
+#define MAX_GUARDS 4096
 
 static GArray *guards;
 static gint n_guards; /* atomic */
@@ -54,6 +60,7 @@ remove_guard (guint i)
 {
   Guard guard = g_array_index (guards, Guard, i);
 
+  check_clock_clear (&guard.clock);
   g_array_remove_index_fast (guards, i);
   g_atomic_int_set (&n_guards, (gint) guards->len);
   apply (guard.start, guard.end);
@@ -62,17 +69,40 @@ remove_guard (guint i)
 static void
 touched (guint64 address, gboolean writes)
 {
-  static char *name;
+  static char *names[2];
+  const CheckPlace *place = check_place ();
   CheckHost *host = check_host ();
+  CheckClock clock = { NULL, 0 };
   CheckOp *op;
 
-  if (name == NULL)
-    name = g_ref_string_new ("the program");
-  op = check_op_new (writes ? CHECK_WRITE : CHECK_READ, "host access", name, host->slot, check_slot_tick (host->slot, &host->clock));
-  host->version++;
+  if (names[0] == NULL)
+    {
+      names[0] = g_ref_string_new ("the program");
+      names[1] = g_ref_string_new ("a function that a stream runs");
+    }
+  if (place != NULL)
+    {
+      op = check_op_new (writes ? CHECK_WRITE : CHECK_READ, "host access", names[1], place->slot, place->epoch);
+      check_clock_join (&clock, &place->clock);
+      /* What was queued to come after it is no mistake either. */
+      for (guint i = 0; i < guards->len; i++)
+        {
+          Guard *guard = &g_array_index (guards, Guard, i);
+
+          if (guard->start <= address && address < guard->end && check_clock_knows (&guard->clock, place->slot, place->epoch))
+            check_clock_raise (&clock, guard->slot, guard->epoch);
+        }
+    }
+  else
+    {
+      op = check_op_new (writes ? CHECK_WRITE : CHECK_READ, "host access", names[0], host->slot, check_slot_tick (host->slot, &host->clock));
+      host->version++;
+      check_clock_join (&clock, &host->clock);
+    }
   op->host = TRUE;
-  check_access (op, &host->clock, address, 1, 0, 1);
+  check_access (op, &clock, address, 1, 0, 1);
   check_op_unref (op);
+  check_clock_clear (&clock);
 }
 
 static void
@@ -84,7 +114,20 @@ on_fault (int number, siginfo_t *info, void *context)
   gboolean ours = FALSE, locks = !thread->locked, writes = FALSE;
   int saved = errno;
 
-  if (g_atomic_int_get (&n_guards) > 0)
+  /* Nobody is asked anything in a forked child, and who had the lock is not there. */
+  if (g_atomic_int_get (&sim.forked))
+    {
+      for (guint i = 0; g_atomic_int_get (&n_guards) > 0 && i < guards->len; i++)
+        {
+          Guard *guard = &g_array_index (guards, Guard, i);
+
+          if (address < guard->start || address >= guard->end)
+            continue;
+          protect (guard->start, guard->end, PROT_READ | PROT_WRITE);
+          ours = TRUE;
+        }
+    }
+  else if (g_atomic_int_get (&n_guards) > 0)
     {
       if (locks)
         pthread_mutex_lock (&sim.lock);
@@ -145,27 +188,22 @@ start (void)
 
 /* OP works on these bytes of memory that begins at BASE. */
 void
-check_guard_add (const CheckObject *object, guint64 base, guint64 address, guint64 size, const CheckOp *op)
+check_guard_add (const CheckObject *object, guint64 base, guint64 address, guint64 size, const CheckOp *op, const CheckClock *clock)
 {
-  Guard guard = { 0, 0, op->slot, op->epoch, op->what == CHECK_WRITE };
+  Guard guard = { 0, 0, op->slot, op->epoch, op->what == CHECK_WRITE, { NULL, 0 } };
   guint64 end;
 
   if (!sim.check_host || (object->memory != CHECK_MEMORY_PINNED && object->memory != CHECK_MEMORY_MANAGED && object->memory != CHECK_MEMORY_REGISTERED))
     return;
   if (guards == NULL)
     start ();
-  /* Memory of the driver's own has its pages for itself; in others' pages may be what is none of ours. */
+  guard.start = SIM_ALIGN_UP (address, page);
+  guard.end = (address + size) & ~(page - 1);
+  /* Memory of the driver's own has its last page for itself. */
   end = base + object->size;
-  if (object->memory == CHECK_MEMORY_REGISTERED)
-    {
-      base = SIM_ALIGN_UP (base, page);
-      end &= ~(page - 1);
-    }
-  else
-    end = SIM_ALIGN_UP (end, page);
-  guard.start = MAX (address & ~(page - 1), base);
-  guard.end = MIN (SIM_ALIGN_UP (address + size, page), end);
-  if (guard.start >= guard.end || guard.start % page != 0)
+  if (object->memory != CHECK_MEMORY_REGISTERED && address + size == end)
+    guard.end = SIM_ALIGN_UP (end, page);
+  if (guard.start >= guard.end)
     return;
   for (guint i = 0; i < guards->len; i++)
     {
@@ -176,10 +214,16 @@ check_guard_add (const CheckObject *object, guint64 base, guint64 address, guint
         {
           other->epoch = guard.epoch;
           other->writes = guard.writes;
+          if (check_place_is_ahead ())
+            check_clock_copy (&other->clock, clock);
           apply (guard.start, guard.end);
           return;
         }
     }
+  if (guards->len == MAX_GUARDS)
+    remove_guard (0);
+  if (check_place_is_ahead ())
+    check_clock_copy (&guard.clock, clock);
   g_array_append_val (guards, guard);
   g_atomic_int_set (&n_guards, (gint) guards->len);
   apply (guard.start, guard.end);
@@ -217,7 +261,7 @@ check_guard_drop (guint64 address, guint64 size)
 
 /* While the driver itself works on memory. */
 void
-sim_check_guards (gboolean on)
+sim_check_guards (guint64 address, gsize size, gboolean on)
 {
   if (g_atomic_int_get (&n_guards) == 0)
     return;
@@ -225,6 +269,8 @@ sim_check_guards (gboolean on)
     {
       Guard *guard = &g_array_index (guards, Guard, i);
 
+      if (guard->start >= address + size || guard->end <= address)
+        continue;
       if (on)
         apply (guard->start, guard->end);
       else

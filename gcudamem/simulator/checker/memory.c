@@ -25,11 +25,11 @@ typedef struct
   guint64 address, size;
   CheckObject *object;
   guint64 offset;
-  gboolean dead;
+  GList dead; /* in that queue; its data is the mapping itself */
 } Mapping;
 
 static GTree *mappings;
-static GQueue dead = G_QUEUE_INIT; /* addresses */
+static GQueue dead = G_QUEUE_INIT;
 
 const char *
 check_memory_name (CheckMemory memory)
@@ -213,6 +213,9 @@ meet (CheckOp *first, CheckOp *second, const CheckClock *clock, CheckObject *obj
   /* Whoever unmaps addresses waits for those who used these. */
   if (second->what == CHECK_UNMAP && (first->what == CHECK_ALLOCATION || first->address + first->size <= second->address || first->address >= second->address + second->size))
     return;
+  /* A thread that has an address was told it. */
+  if (first->what == CHECK_ALLOCATION && first->host)
+    return;
   /* Once freed it is gone, ordered or not. The driver itself says that of a second free. */
   if (second->what == CHECK_FREE && first->what == CHECK_FREE)
     return;
@@ -301,6 +304,8 @@ mapping_free (gpointer data)
 {
   Mapping *mapping = data;
 
+  if (mapping->dead.data != NULL)
+    g_queue_unlink (&dead, &mapping->dead);
   check_object_unref (mapping->object);
   g_free (mapping);
 }
@@ -397,7 +402,13 @@ check_is_freed (guint64 address)
 {
   Mapping *mapping = mapping_at (address);
 
-  return mapping != NULL && mapping->dead;
+  return mapping != NULL && mapping->dead.data != NULL;
+}
+
+static gboolean
+is_of_host (const CheckObject *object)
+{
+  return object->memory == CHECK_MEMORY_PINNED || object->memory == CHECK_MEMORY_REGISTERED || object->memory == CHECK_MEMORY_MANAGED;
 }
 
 static void
@@ -415,7 +426,7 @@ access_range (CheckOp *op, const CheckClock *clock, guint64 address, guint64 siz
       if (mapping->object->shared != NULL)
         check_shared_access (mapping->object, mapping->offset + inside, length, op, clock);
       if (!op->host && (op->what == CHECK_READ || op->what == CHECK_WRITE))
-        check_guard_add (mapping->object, mapping->address, address + skipped, length, op);
+        check_guard_add (mapping->object, mapping->address, address + skipped, length, op, clock);
       address += skipped + length;
       size -= skipped + length;
     }
@@ -439,23 +450,46 @@ void
 check_free (CheckOp *op, const CheckClock *clock, guint64 address)
 {
   Mapping *mapping = mapping_at (address);
-  guint64 *key;
 
-  if (mapping == NULL || mapping->address != address || mapping->dead)
+  if (mapping == NULL || mapping->address != address || mapping->dead.data != NULL)
     return;
   op->address = address;
   op->size = mapping->size;
   access_range (op, clock, address, mapping->size);
-  mapping->dead = TRUE;
-  g_queue_push_tail (&dead, g_memdup2 (&address, sizeof address));
-  if (dead.length > MAX_DEAD)
+  /* What is at these addresses now is the program's own. */
+  if (is_of_host (mapping->object))
     {
-      key = g_queue_pop_head (&dead);
-      mapping = mapping_at (*key);
-      if (mapping != NULL && mapping->address == *key && mapping->dead)
-        g_tree_remove (mappings, key);
-      g_free (key);
+      g_tree_remove (mappings, &address);
+      return;
     }
+  mapping->dead.data = mapping;
+  g_queue_push_tail_link (&dead, &mapping->dead);
+  if (dead.length > MAX_DEAD)
+    g_tree_remove (mappings, &((Mapping *) g_queue_peek_head (&dead))->address);
+}
+
+static gboolean
+add_of_context (gpointer key, gpointer value, gpointer data)
+{
+  gpointer *search = data;
+  CheckObject *object = ((Mapping *) value)->object;
+
+  if (object->context == search[0] && is_of_host (object))
+    g_ptr_array_add (search[1], key);
+  return FALSE;
+}
+
+/* Host memory goes with its context; what is at these addresses then is the program's own. */
+void
+check_memory_context_end (CUcontext context)
+{
+  GPtrArray *found = g_ptr_array_new ();
+  gpointer search[] = { context, found };
+
+  g_tree_foreach (mappings, add_of_context, search);
+  for (guint i = 0; i < found->len; i++)
+    g_tree_remove (mappings, g_ptr_array_index (found, i));
+  g_ptr_array_unref (found);
 }
 
 void

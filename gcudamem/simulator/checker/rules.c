@@ -111,7 +111,7 @@ host_op (const char *function, CheckWhat what)
 }
 
 static void
-add_memory (CheckMemory memory, guint64 address, guint64 size, CheckOp *made)
+add_memory (CheckMemory memory, CUcontext context, guint64 address, guint64 size, CheckOp *made)
 {
   CheckObject *object;
 
@@ -123,6 +123,7 @@ add_memory (CheckMemory memory, guint64 address, guint64 size, CheckOp *made)
   made->address = address;
   made->size = size;
   object = check_object_new (memory, address, size, made);
+  object->context = context;
   check_map (address, size, object, 0);
   check_object_unref (object);
   check_op_unref (made);
@@ -139,12 +140,6 @@ is_known (guint64 address)
 /* ---- what waits ---- */
 
 static void
-wait_begin (Call *c, const CheckClock *clock)
-{
-  check_clock_join (&c->call->waits_for, clock);
-}
-
-static void
 wait_end (Call *c, void **args)
 {
   (void) args;
@@ -157,7 +152,7 @@ before_stream_wait (Call *c, void **args)
   CheckStream *stream = is_capturing (c, ARG (CUstream, 0)) ? NULL : stream_of (c, ARG (CUstream, 0));
 
   if (stream != NULL)
-    wait_begin (c, check_stream_now (stream));
+    check_stream_past (stream, &c->call->waits_for);
 }
 
 static void
@@ -165,7 +160,7 @@ before_event_wait (Call *c, void **args)
 {
   CheckEvent *event = check_event (ARG (CUevent, 0));
 
-  wait_begin (c, &event->clock);
+  check_clock_join (&c->call->waits_for, &event->clock);
   if (event->shared != NULL)
     check_shared_event_wait (event, &c->call->waits_for);
 }
@@ -282,7 +277,8 @@ static void
 after_capture_end (Call *c, void **args)
 {
   (void) args;
-  if (n_captures > 0 && c->result != CUDA_ERROR_ILLEGAL_STATE && c->result != CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD && c->result != CUDA_ERROR_INVALID_VALUE)
+  /* After any other error it goes on, or never was. */
+  if (n_captures > 0 && (c->result == CUDA_SUCCESS || c->result == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED || c->result == CUDA_ERROR_STREAM_CAPTURE_UNJOINED))
     n_captures--;
 }
 
@@ -292,9 +288,13 @@ static void
 after_record (Call *c, void **args)
 {
   CheckEvent *event = check_event (ARG (CUevent, 0));
+  gboolean captured = is_capturing (c, ARG (CUstream, 1));
   CheckStream *stream;
 
-  event->captured = is_capturing (c, ARG (CUstream, 1));
+  /* This makes a node, and the event stays as it is until that is launched. */
+  if (captured && strcmp (c->function, "cuEventRecordWithFlags") == 0 && (ARG (unsigned int, 2) & CU_EVENT_RECORD_EXTERNAL))
+    return;
+  event->captured = captured;
   check_clock_clear (&event->clock);
   if (event->captured || (stream = stream_of (c, ARG (CUstream, 1))) == NULL)
     return;
@@ -341,6 +341,14 @@ after_context_wait_event (Call *c, void **args)
   check_streams_wait (ARG (CUcontext, 0), &check_event (ARG (CUevent, 1))->clock);
 }
 
+/* One whose context went unseen may have had the handle. */
+static void
+after_event_create (Call *c, void **args)
+{
+  (void) c;
+  check_event_end (*ARG (CUevent *, 0));
+}
+
 static void
 after_event_destroy (Call *c, void **args)
 {
@@ -357,7 +365,7 @@ struct _HostCall
   CUhostFn function;
   CUstreamCallback callback;
   void *data;
-  CheckClock clock;
+  CheckPlace place;
   HostCall *next;
 };
 
@@ -365,12 +373,32 @@ struct _HostCall
  * true from then on. Never waits for the lock: who holds that may be in a call
  * that waits for this function. */
 static HostCall *learnt; /* atomic */
+static guint n_ahead;    /* of them, that nobody learnt of */
+static __thread CheckPlace here;
+static __thread gboolean is_here;
+
+const CheckPlace *
+check_place (void)
+{
+  return is_here ? &here : NULL;
+}
+
+gboolean
+check_place_is_ahead (void)
+{
+  return n_ahead > 0;
+}
 
 static void
-host_call_learn (HostCall *host)
+host_call_begin (HostCall *host)
 {
   HostCall *first;
 
+  is_here = TRUE;
+  here.slot = host->place.slot;
+  here.epoch = host->place.epoch;
+  here.clock.n = host->place.clock.n;
+  here.clock.epochs = g_memdup2 (host->place.clock.epochs, here.clock.n * sizeof (guint64));
   do
     {
       first = g_atomic_pointer_get (&learnt);
@@ -379,9 +407,24 @@ host_call_learn (HostCall *host)
   while (!g_atomic_pointer_compare_and_exchange (&learnt, first, host));
 }
 
-/* With the lock. */
 static void
-learn (void)
+host_call_free (HostCall *host)
+{
+  n_ahead--;
+  check_clock_clear (&host->place.clock);
+  g_free (host);
+}
+
+static void
+host_call_end (void)
+{
+  is_here = FALSE;
+  check_clock_clear (&here.clock);
+}
+
+/* With the lock. */
+void
+check_learn (void)
 {
   HostCall *host = g_atomic_pointer_get (&learnt);
 
@@ -395,9 +438,8 @@ learn (void)
 
       /* Independent threads hear of it by what it does, which is not seen. */
       if (!sim.check_threads)
-        check_host_learn (&host->clock);
-      check_clock_clear (&host->clock);
-      g_free (host);
+        check_host_learn (&host->place.clock);
+      host_call_free (host);
       host = next;
     }
 }
@@ -409,8 +451,9 @@ host_call_run (void *data)
   CUhostFn function = host->function;
   void *theirs = host->data;
 
-  host_call_learn (host);
+  host_call_begin (host);
   function (theirs);
+  host_call_end ();
 }
 
 static void CUDA_CB
@@ -420,8 +463,9 @@ host_call_callback (CUstream stream, CUresult status, void *data)
   CUstreamCallback callback = host->callback;
   void *theirs = host->data;
 
-  host_call_learn (host);
+  host_call_begin (host);
   callback (stream, status, theirs);
+  host_call_end ();
 }
 
 static HostCall *
@@ -434,7 +478,11 @@ host_call_new (Call *c, CUstream handle, void *data)
     return NULL;
   host = g_new0 (HostCall, 1);
   host->data = data;
-  check_clock_copy (&host->clock, check_stream_now (stream));
+  check_stream_now (stream);
+  host->place.slot = stream->slot;
+  host->place.epoch = check_slot_tick (stream->slot, &stream->clock);
+  check_clock_copy (&host->place.clock, &stream->clock);
+  n_ahead++;
   return host;
 }
 
@@ -469,8 +517,7 @@ after_host_function (Call *c, void **args)
 
   if (c->result == CUDA_SUCCESS || (ARG (CUhostFn, 1) != host_call_run && ARG (CUstreamCallback, 1) != host_call_callback))
     return;
-  check_clock_clear (&host->clock);
-  g_free (host);
+  host_call_free (host);
 }
 
 /* ---- memory ---- */
@@ -478,31 +525,31 @@ after_host_function (Call *c, void **args)
 static void
 after_alloc (Call *c, void **args)
 {
-  add_memory (CHECK_MEMORY_DEVICE, *ARG (CUdeviceptr *, 0), ARG (gsize, 1), host_op (c->function, CHECK_ALLOCATION));
+  add_memory (CHECK_MEMORY_DEVICE, c->current, *ARG (CUdeviceptr *, 0), ARG (gsize, 1), host_op (c->function, CHECK_ALLOCATION));
 }
 
 static void
 after_alloc_pitch (Call *c, void **args)
 {
-  add_memory (CHECK_MEMORY_DEVICE, *ARG (CUdeviceptr *, 0), *ARG (gsize *, 1) * ARG (gsize, 3), host_op (c->function, CHECK_ALLOCATION));
+  add_memory (CHECK_MEMORY_DEVICE, c->current, *ARG (CUdeviceptr *, 0), *ARG (gsize *, 1) * ARG (gsize, 3), host_op (c->function, CHECK_ALLOCATION));
 }
 
 static void
 after_alloc_managed (Call *c, void **args)
 {
-  add_memory (CHECK_MEMORY_MANAGED, *ARG (CUdeviceptr *, 0), ARG (gsize, 1), host_op (c->function, CHECK_ALLOCATION));
+  add_memory (CHECK_MEMORY_MANAGED, c->current, *ARG (CUdeviceptr *, 0), ARG (gsize, 1), host_op (c->function, CHECK_ALLOCATION));
 }
 
 static void
 after_alloc_host (Call *c, void **args)
 {
-  add_memory (CHECK_MEMORY_PINNED, (guintptr) *ARG (void **, 0), ARG (gsize, 1), host_op (c->function, CHECK_ALLOCATION));
+  add_memory (CHECK_MEMORY_PINNED, c->current, (guintptr) *ARG (void **, 0), ARG (gsize, 1), host_op (c->function, CHECK_ALLOCATION));
 }
 
 static void
 after_host_register (Call *c, void **args)
 {
-  add_memory (CHECK_MEMORY_REGISTERED, (guintptr) ARG (void *, 0), ARG (gsize, 1), host_op (c->function, CHECK_ALLOCATION));
+  add_memory (CHECK_MEMORY_REGISTERED, c->current, (guintptr) ARG (void *, 0), ARG (gsize, 1), host_op (c->function, CHECK_ALLOCATION));
 }
 
 static void
@@ -512,7 +559,7 @@ alloc_async (Call *c, guint64 address, gsize size, CUstream handle)
   CheckStream *stream = address != 0 ? queue (c, handle, &epoch) : NULL;
 
   if (stream != NULL)
-    add_memory (CHECK_MEMORY_POOL, address, size, check_op_new (CHECK_ALLOCATION, c->function, stream->name, stream->slot, epoch));
+    add_memory (CHECK_MEMORY_POOL, c->current, address, size, check_op_new (CHECK_ALLOCATION, c->function, stream->name, stream->slot, epoch));
 }
 
 static void
@@ -994,7 +1041,7 @@ static void
 after_exec_update (Call *c, void **args)
 {
   (void) c;
-  check_graph_instantiated (ARG (CUgraphExec, 0), ARG (CUgraph, 1));
+  check_graph_updated (ARG (CUgraphExec, 0), ARG (CUgraph, 1));
 }
 
 static void
@@ -1008,6 +1055,44 @@ static void
 after_exec_node (Call *c, void **args)
 {
   check_graph_node_changed (ARG (CUgraphExec, 0), ARG (CUgraphNode, 1), c->function, ARG (const void *, 2));
+}
+
+static void
+after_exec_event (Call *c, void **args)
+{
+  (void) c;
+  check_graph_node_event (ARG (CUgraphExec, 0), ARG (CUgraphNode, 1), ARG (CUevent, 2));
+}
+
+static void
+after_graph_clone (Call *c, void **args)
+{
+  (void) c;
+  check_graph_copied (ARG (CUgraph, 1), *ARG (CUgraph *, 0));
+}
+
+static void
+after_add_child (Call *c, void **args)
+{
+  CUgraph copy = NULL;
+
+  (void) c;
+  if (CHECK_DRIVER (cuGraphChildGraphNodeGetGraph, *ARG (CUgraphNode *, 0), &copy) == CUDA_SUCCESS)
+    check_graph_copied (ARG (CUgraph, 4), copy);
+}
+
+static void
+before_graph_destroy (Call *c, void **args)
+{
+  (void) c;
+  check_graph_end (ARG (CUgraph, 0));
+}
+
+static void
+before_node_destroy (Call *c, void **args)
+{
+  (void) c;
+  check_graph_node_end (ARG (CUgraphNode, 0));
 }
 
 static void
@@ -1043,13 +1128,20 @@ static const SimRule rules[] = {
   { "cuDevicePrimaryCtxRelease", before_primary_end, after_primary_end, FALSE },
   { "cuDevicePrimaryCtxReset", before_primary_end, after_primary_end, FALSE },
   { "cuDevicePrimaryCtxRetain", NULL, after_primary_retain, FALSE },
+  { "cuEventCreate", NULL, after_event_create, FALSE },
   { "cuEventDestroy", NULL, after_event_destroy, FALSE },
   { "cuEventElapsedTime", NULL, after_elapsed, FALSE },
   { "cuEventQuery", before_event_wait, wait_end, FALSE },
   { "cuEventRecord", NULL, after_record, FALSE },
   { "cuEventRecordWithFlags", NULL, after_record, FALSE },
   { "cuEventSynchronize", before_event_wait, wait_end, FALSE },
+  { "cuGraphAddChildGraphNode", NULL, after_add_child, FALSE },
+  { "cuGraphClone", NULL, after_graph_clone, FALSE },
+  { "cuGraphDestroy", before_graph_destroy, NULL, FALSE },
+  { "cuGraphDestroyNode", before_node_destroy, NULL, FALSE },
   { "cuGraphExecDestroy", NULL, after_exec_destroy, FALSE },
+  { "cuGraphExecEventRecordNodeSetEvent", NULL, after_exec_event, FALSE },
+  { "cuGraphExecEventWaitNodeSetEvent", NULL, after_exec_event, FALSE },
   { "cuGraphExecMemcpyNodeSetParams", NULL, after_exec_node, FALSE },
   { "cuGraphExecMemsetNodeSetParams", NULL, after_exec_node, FALSE },
   { "cuGraphExecUpdate", NULL, after_exec_update, FALSE },
@@ -1160,7 +1252,7 @@ begin (SimCall *call, CUresult result)
   Call c = { call, call->rule->function, call->thread, call->context, result };
 
   call->thread->nested++;
-  learn ();
+  check_learn ();
   return c;
 }
 
@@ -1179,7 +1271,7 @@ sim_check_before (SimCall *call, void **args)
 void
 sim_check_after (SimCall *call, void **args, CUresult result)
 {
-  if (result == CUDA_SUCCESS || call->rule->fails_too)
+  if (call->rule->after != NULL && (result == CUDA_SUCCESS || call->rule->fails_too))
     {
       Call c = begin (call, result);
 
@@ -1203,7 +1295,7 @@ declare_begin (Call *c, const char *function)
   sim_check_capture_stack ();
   pthread_mutex_lock (&sim.lock);
   c->thread->nested++;
-  learn ();
+  check_learn ();
   c->current = NULL;
   CHECK_DRIVER (cuCtxGetCurrent, &c->current);
   return TRUE;

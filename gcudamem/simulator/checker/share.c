@@ -181,7 +181,7 @@ local_slot (guint32 pid, guint32 slot)
   found = GPOINTER_TO_UINT (g_hash_table_lookup (slots, &key));
   if (found == 0)
     {
-      found = check_slot_new () + 1;
+      found = check_slot_fresh () + 1;
       g_hash_table_insert (slots, g_memdup2 (&key, sizeof key), GUINT_TO_POINTER (found));
     }
   return found - 1;
