@@ -146,8 +146,8 @@ on_fault (int number, siginfo_t *info, void *context)
 #else
       (void) context;
 #endif
-      /* A function that runs in the order of a stream comes after what that did. */
-      if (ours && locks && !thread->driver_thread)
+      /* Of a function that a graph runs it is not known where that is. */
+      if (ours && locks && (!thread->driver_thread || check_place () != NULL))
         {
           sim_check_capture_stack ();
           touched (address, writes);
