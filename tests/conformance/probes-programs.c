@@ -510,4 +510,3 @@ probe_host_pool (void)
   only (C (cuMemFreeAsync, p, s), "free");
   only (C (cuStreamSynchronize, s), "synchronize");
 }
-

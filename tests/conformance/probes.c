@@ -53,6 +53,10 @@ void probe_graph_use (void);
 void probe_managed_places (void);
 void probe_two_devices_copy (void);
 void probe_host_pool (void);
+void probe_ptr_kinds (void);
+void probe_pool_props (void);
+void probe_registered (void);
+void probe_error_names (void);
 void probe_null (int n);
 
 #define NULL_PROBE(n)         \
@@ -144,6 +148,10 @@ const Probe probes[] = {
   { "managed_places", probe_managed_places, FALSE },
   { "two_devices_copy", probe_two_devices_copy, FALSE },
   { "host_pool", probe_host_pool, FALSE },
+  { "ptr_kinds", probe_ptr_kinds, FALSE },
+  { "pool_props", probe_pool_props, FALSE },
+  { "registered", probe_registered, FALSE },
+  { "error_names", probe_error_names, FALSE },
 
   { "null00", null_0, FALSE },
   { "null02", null_2, FALSE },
