@@ -732,7 +732,6 @@ void sim_address_protect (guint64 address, gsize size, int protection);
 SimHeap *sim_heap_new (SimDevice *device, gsize chunk, gboolean exportable, SimPool *pool);
 void sim_heap_free (SimHeap *heap);
 CUresult sim_heap_alloc (SimHeap *heap, gsize size, SimStream *stream, SimBlock **block);
-void sim_block_release (SimBlock *block);
 void sim_block_pending (SimBlock *block, SimOp *free_op);
 void sim_heap_trim (SimHeap *heap, guint64 keep);
 
