@@ -663,11 +663,13 @@ test_reclaim_from_within (Bed *bed,
   g_autoptr (GCudaBuffer) buffer = gcuda_memory_resource_allocate (bed->resource, 8, bed->stream, &error);
   gint freed = 0;
   GBytes *bytes = g_bytes_new_with_free_func ("12345678", 8, reclaim_when_freed, &freed);
+  Blocker *blocker = blocker_new (bed->stream);
 
   g_assert_true (gcuda_buffer_upload (buffer, 0, bytes, bed->stream, &error));
   g_assert_no_error (error);
-  /* By then only the library has it. */
+  /* The stream has not passed it: only the library has it then. */
   g_bytes_unref (bytes);
+  blocker_release (blocker);
   g_assert_true (gcuda_stream_synchronize (bed->stream, &error));
   g_assert_true (gcuda_reclaim (NULL, &error));
   g_assert_no_error (error);

@@ -211,7 +211,45 @@ sim_capture_wait (SimStream *stream, SimEvent *event, gboolean external)
   return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
 }
 
-/* Destroyed, or its thread ended, while it captures. */
+static void
+mark_ancestors (SimNode *node, GHashTable *seen)
+{
+  GPtrArray *todo = g_ptr_array_new ();
+
+  g_ptr_array_add (todo, node);
+  while (todo->len > 0)
+    {
+      SimNode *next = g_ptr_array_remove_index_fast (todo, todo->len - 1);
+
+      if (!g_hash_table_add (seen, next))
+        continue;
+      for (guint i = 0; i < next->deps->len; i++)
+        g_ptr_array_add (todo, g_ptr_array_index (next->deps, i));
+    }
+  g_ptr_array_unref (todo);
+}
+
+/* Whether other streams of the capture went on behind all that STREAM captured. */
+static gboolean
+is_followed (SimCapture *capture, SimStream *stream)
+{
+  GHashTable *seen = g_hash_table_new (NULL, NULL);
+  gboolean followed = TRUE;
+
+  for (guint i = 0; i < capture->streams->len; i++)
+    {
+      SimStream *other = g_ptr_array_index (capture->streams, i);
+
+      for (guint j = 0; other != stream && j < other->capture_deps->len; j++)
+        mark_ancestors (g_ptr_array_index (other->capture_deps, j), seen);
+    }
+  for (guint i = 0; i < stream->capture_deps->len; i++)
+    followed &= g_hash_table_contains (seen, g_ptr_array_index (stream->capture_deps, i));
+  g_hash_table_unref (seen);
+  return followed;
+}
+
+/* Destroyed, or its thread ended, while it captures. One that was joined is not missed; another is at the end. */
 void
 sim_capture_stream_gone (SimStream *stream)
 {
@@ -219,9 +257,11 @@ sim_capture_stream_gone (SimStream *stream)
 
   if (capture == NULL)
     return;
-  sim_capture_invalidate (capture);
+  if (!is_followed (capture, stream))
+    capture->unjoined = TRUE;
   if (capture->origin == stream)
     {
+      sim_capture_invalidate (capture);
       if (capture->own_graph)
         sim_graph_release_handle (capture->graph);
       capture_end (capture);
@@ -292,24 +332,6 @@ SIM_ENTRY_SZ (cuStreamBeginCaptureToGraph, 0, (CUstream, hStream), (CUgraph, hGr
   return begin (hStream, graph, dependencies, numDependencies, mode);
 }
 
-static void
-mark_ancestors (SimNode *node, GHashTable *seen)
-{
-  GPtrArray *todo = g_ptr_array_new ();
-
-  g_ptr_array_add (todo, node);
-  while (todo->len > 0)
-    {
-      SimNode *next = g_ptr_array_remove_index_fast (todo, todo->len - 1);
-
-      if (!g_hash_table_add (seen, next))
-        continue;
-      for (guint i = 0; i < next->deps->len; i++)
-        g_ptr_array_add (todo, g_ptr_array_index (next->deps, i));
-    }
-  g_ptr_array_unref (todo);
-}
-
 /* Whether all that forked off came back to the stream that began. */
 static gboolean
 is_joined (SimCapture *capture)
@@ -352,7 +374,7 @@ SIM_ENTRY_SZ (cuStreamEndCapture, 0, (CUstream, hStream), (CUgraph *, phGraph))
     return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
   if (capture->invalid)
     result = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-  else if (!is_joined (capture))
+  else if (capture->unjoined || !is_joined (capture))
     result = CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
   if (result == CUDA_SUCCESS)
     *phGraph = capture->graph->handle;

@@ -251,6 +251,15 @@ typedef enum
   SIDE_ANY,   /* found out by its address */
 } SimSide;
 
+/* Copies are looked at from the current context, whatever the stream. */
+static SimDevice *
+copying_device (SimStream *stream)
+{
+  SimContext *current;
+
+  return sim_current_or_lost (&current) == CUDA_SUCCESS ? current->device : stream->context->device;
+}
+
 static CUresult
 check_side (guint64 address, gsize size, SimSide side, gboolean write, SimDevice *device, gboolean peer, gboolean *known)
 {
@@ -265,6 +274,9 @@ check_side (guint64 address, gsize size, SimSide side, gboolean write, SimDevice
         return CUDA_ERROR_INVALID_VALUE;
       return CUDA_SUCCESS;
     }
+  /* A pool of the host's is no device memory, whoever may access it. */
+  if (side == SIDE_KNOWN && allocation->kind == SIM_ALLOCATION_POOL && sim_pool_is_host (allocation->pool))
+    return CUDA_ERROR_INVALID_VALUE;
   if (side != SIDE_KNOWN && allocation->kind == SIM_ALLOCATION_REGISTERED)
     {
       /* May reach into ordinary memory behind it. */
@@ -331,9 +343,9 @@ copy_linear (guint64 dst, SimSide dst_side, guint64 src, SimSide src_side, gsize
   if (size == 0)
     return sim_capture_check_implicit (stream, TRUE);
   sim_building = stream->capture != NULL ? stream->capture->graph : NULL;
-  result = check_side (dst, size, dst_side, TRUE, stream->context->device, peer, &work.copy.dst_device);
+  result = check_side (dst, size, dst_side, TRUE, copying_device (stream), peer, &work.copy.dst_device);
   if (result == CUDA_SUCCESS)
-    result = check_side (src, size, src_side, FALSE, stream->context->device, peer, &work.copy.src_device);
+    result = check_side (src, size, src_side, FALSE, copying_device (stream), peer, &work.copy.src_device);
   sim_building = NULL;
   if (result != CUDA_SUCCESS)
     return result;
@@ -491,7 +503,7 @@ copy_3d (const CUDA_MEMCPY3D *p, CUstream handle, gboolean peer, gboolean wait)
   if (p->WidthInBytes == 0 || p->Height == 0 || p->Depth == 0)
     return sim_capture_check_implicit (stream, TRUE);
   sim_building = stream->capture != NULL ? stream->capture->graph : NULL;
-  result = sim_copy_from_3d (p, peer, &work, stream->context->device);
+  result = sim_copy_from_3d (p, peer, &work, copying_device (stream));
   sim_building = NULL;
   if (result != CUDA_SUCCESS)
     return result;
@@ -613,8 +625,8 @@ copy_batch (CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, C
 
       if (sizes[i] == 0)
         return CUDA_ERROR_INVALID_VALUE;
-      SIM_TRY (check_side (dsts[i], sizes[i], SIDE_ANY, TRUE, stream->context->device, FALSE, &known));
-      SIM_TRY (check_side (srcs[i], sizes[i], SIDE_ANY, FALSE, stream->context->device, FALSE, &known));
+      SIM_TRY (check_side (dsts[i], sizes[i], SIDE_ANY, TRUE, copying_device (stream), FALSE, &known));
+      SIM_TRY (check_side (srcs[i], sizes[i], SIDE_ANY, FALSE, copying_device (stream), FALSE, &known));
     }
   for (size_t i = 0; i < count; i++)
     SIM_TRY (copy_linear (dsts[i], SIDE_ANY, srcs[i], SIDE_ANY, sizes[i], handle, FALSE, FALSE));

@@ -539,9 +539,9 @@ change_dependencies (CUgraph hGraph, const CUgraphNode *from, const CUgraphNode 
         return CUDA_ERROR_INVALID_VALUE;
       if (g_ptr_array_find (b->deps, a, NULL) == add || (add && depends_on (a, b)))
         return CUDA_ERROR_INVALID_VALUE;
-      if (!add && (is_memory_node (a) || is_memory_node (b)))
-        return CUDA_ERROR_NOT_SUPPORTED;
     }
+  if (!add && n > 0 && graph->n_memory_nodes > 0)
+    return CUDA_ERROR_NOT_SUPPORTED;
   for (size_t i = 0; i < n; i++)
     {
       SimNode *a = sim_node (from[i]), *b = sim_node (to[i]);
@@ -585,7 +585,7 @@ SIM_ENTRY (cuGraphDestroyNode, 0, (CUgraphNode, hNode))
 
   if (node == NULL)
     return CUDA_ERROR_INVALID_VALUE;
-  if (is_memory_node (node))
+  if (node->graph->n_memory_nodes > 0)
     return CUDA_ERROR_NOT_SUPPORTED;
   for (guint i = 0; i < node->deps->len; i++)
     g_ptr_array_remove (((SimNode *) g_ptr_array_index (node->deps, i))->dependents, node);
@@ -594,6 +594,41 @@ SIM_ENTRY (cuGraphDestroyNode, 0, (CUgraphNode, hNode))
   g_ptr_array_remove (node->graph->nodes, node);
   node_free (node);
   return CUDA_SUCCESS;
+}
+
+/* Every FLAGS shows more; what is here is the shape and the kinds. */
+SIM_ENTRY (cuGraphDebugDotPrint, 0, (CUgraph, hGraph), (const char *, path), (unsigned int, flags))
+{
+  static const char *const kinds[] = {
+    "KERNEL", "MEMCPY", "MEMSET", "HOST", "GRAPH", "EMPTY", "WAIT_EVENT", "EVENT_RECORD",
+    "EXT_SEMAS_SIGNAL", "EXT_SEMAS_WAIT", "MEM_ALLOC", "MEM_FREE", "BATCH_MEM_OP", "CONDITIONAL"
+  };
+  SimGraph *graph = sim_graph (hGraph);
+  GString *text;
+  gboolean written;
+
+  if (graph == NULL || path == NULL)
+    return CUDA_ERROR_INVALID_VALUE;
+  (void) flags;
+  text = g_string_new ("digraph dot {\n");
+  for (guint i = 0; i < graph->nodes->len; i++)
+    {
+      SimNode *node = g_ptr_array_index (graph->nodes, i);
+
+      g_string_append_printf (text, "\"node_%u\" [label=\"%u %s\"];\n", i, i,
+                              (guint) node->type < G_N_ELEMENTS (kinds) ? kinds[node->type] : "?");
+      for (guint j = 0; j < node->deps->len; j++)
+        {
+          guint from = 0;
+
+          g_ptr_array_find (graph->nodes, g_ptr_array_index (node->deps, j), &from);
+          g_string_append_printf (text, "\"node_%u\" -> \"node_%u\";\n", from, i);
+        }
+    }
+  g_string_append (text, "}\n");
+  written = g_file_set_contents (path, text->str, (gssize) text->len, NULL);
+  g_string_free (text, TRUE);
+  return written ? CUDA_SUCCESS : CUDA_ERROR_OPERATING_SYSTEM;
 }
 
 /* ---- memory of graphs ----
@@ -612,7 +647,6 @@ graph_memory_decommit (SimAllocation *allocation)
 {
   if (allocation->imported == NULL)
     return;
-  allocation->device->graph_reserved -= charged (allocation);
   sim_address_unmap (allocation->base, SIM_ALIGN_UP (allocation->size, SIM_MIB (2)));
   g_clear_pointer (&allocation->imported, sim_physical_unref);
 }
@@ -666,10 +700,17 @@ graph_memory_commit (SimAllocation *allocation)
       if (allocation->imported == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
       sim_physical_map (allocation->imported, allocation->base, 0, allocation->imported->size, PROT_READ | PROT_WRITE);
-      device->graph_reserved += charged (allocation);
-      device->graph_reserved_high = MAX (device->graph_reserved_high, device->graph_reserved);
     }
   return CUDA_SUCCESS;
+}
+
+/* What graphs once had stays theirs until it is trimmed, and counts as used. */
+static void
+graph_memory_reserve (SimDevice *device, guint64 size)
+{
+  device->graph_reserved = MAX (device->graph_reserved, size);
+  device->graph_reserved_high = MAX (device->graph_reserved_high, device->graph_reserved);
+  device->graph_used_high = MAX (device->graph_used_high, device->graph_reserved);
 }
 
 /* Freed at this moment. It may have outlived its graph. */
@@ -722,6 +763,7 @@ SIM_ENTRY (cuDeviceGraphMemTrim, 0, (CUdevice, device))
         graph_memory_decommit (allocation);
     }
   g_ptr_array_unref (idle);
+  trimmed->graph_reserved = trimmed->graph_used;
   return CUDA_SUCCESS;
 }
 
@@ -737,7 +779,7 @@ SIM_ENTRY (cuDeviceGetGraphMemAttribute, 0, (CUdevice, device), (CUgraphMem_attr
   switch ((int) attr)
     {
     case CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT:
-      number = asked->graph_used;
+      number = asked->graph_reserved;
       break;
     case CU_GRAPH_MEM_ATTR_USED_MEM_HIGH:
       number = asked->graph_used_high;
@@ -768,7 +810,7 @@ SIM_ENTRY (cuDeviceSetGraphMemAttribute, 0, (CUdevice, device), (CUgraphMem_attr
   if (number != 0)
     return CUDA_ERROR_INVALID_VALUE;
   if (attr == CU_GRAPH_MEM_ATTR_USED_MEM_HIGH)
-    changed->graph_used_high = changed->graph_used;
+    changed->graph_used_high = changed->graph_reserved;
   else if (attr == CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH)
     changed->graph_reserved_high = changed->graph_reserved;
   else
@@ -1180,14 +1222,10 @@ SIM_ENTRY (cuGraphMemFreeNodeGetParams, 0, (CUgraphNode, hNode), (CUdeviceptr *,
   return CUDA_SUCCESS;
 }
 
+/* What a node of these kinds does, of a graph or of an exec made from it. */
 static CUresult
-add_any_node (CUgraphNode *out, CUgraph hGraph, const CUgraphNode *deps, size_t n_deps, CUgraphNodeParams *p)
+work_of_params (const CUgraphNodeParams *p, SimGraph *graph, SimWork *work)
 {
-  SimWork work;
-  SimNode *node;
-
-  if (p == NULL || sim_graph (hGraph) == NULL || out == NULL)
-    return CUDA_ERROR_INVALID_VALUE;
   switch ((int) p->type)
     {
     case CU_GRAPH_NODE_TYPE_MEMSET:
@@ -1200,23 +1238,42 @@ add_any_node (CUgraphNode *out, CUgraph hGraph, const CUgraphNode *deps, size_t 
         set.elementSize = p->memset.elementSize;
         set.width = p->memset.width;
         set.height = p->memset.height;
-        SIM_TRY (set_work (&set, p->memset.ctx, sim_graph (hGraph), &work));
-        return add_node (out, hGraph, deps, n_deps, p->type, &work, NULL);
+        return set_work (&set, p->memset.ctx, graph, work);
       }
     case CU_GRAPH_NODE_TYPE_MEMCPY:
-      SIM_TRY (copy_work (&p->memcpy.copyParams, p->memcpy.copyCtx, sim_graph (hGraph), &work));
-      SIM_TRY (add_node (out, hGraph, deps, n_deps, p->type, &work, &node));
-      node->copy = g_memdup2 (&p->memcpy.copyParams, sizeof p->memcpy.copyParams);
-      return CUDA_SUCCESS;
+      return copy_work (&p->memcpy.copyParams, p->memcpy.copyCtx, graph, work);
     case CU_GRAPH_NODE_TYPE_HOST:
       {
         CUDA_HOST_NODE_PARAMS host = { 0 };
 
         host.fn = p->host.fn;
         host.userData = p->host.userData;
-        SIM_TRY (host_work (&host, &work));
-        return add_node (out, hGraph, deps, n_deps, p->type, &work, NULL);
+        return host_work (&host, work);
       }
+    default:
+      return CUDA_ERROR_NOT_SUPPORTED;
+    }
+}
+
+static CUresult
+add_any_node (CUgraphNode *out, CUgraph hGraph, const CUgraphNode *deps, size_t n_deps, CUgraphNodeParams *p)
+{
+  SimWork work;
+  SimNode *node;
+
+  if (p == NULL || sim_graph (hGraph) == NULL || out == NULL)
+    return CUDA_ERROR_INVALID_VALUE;
+  switch ((int) p->type)
+    {
+    case CU_GRAPH_NODE_TYPE_MEMSET:
+    case CU_GRAPH_NODE_TYPE_HOST:
+      SIM_TRY (work_of_params (p, sim_graph (hGraph), &work));
+      return add_node (out, hGraph, deps, n_deps, p->type, &work, NULL);
+    case CU_GRAPH_NODE_TYPE_MEMCPY:
+      SIM_TRY (work_of_params (p, sim_graph (hGraph), &work));
+      SIM_TRY (add_node (out, hGraph, deps, n_deps, p->type, &work, &node));
+      node->copy = g_memdup2 (&p->memcpy.copyParams, sizeof p->memcpy.copyParams);
+      return CUDA_SUCCESS;
     case CU_GRAPH_NODE_TYPE_EMPTY:
       memset (&work, 0, sizeof work);
       return add_node (out, hGraph, deps, n_deps, p->type, &work, NULL);
@@ -1265,6 +1322,34 @@ SIM_ENTRY (cuGraphAddNode_v2, 0, (CUgraphNode *, phGraphNode), (CUgraph, hGraph)
 {
   (void) dependencyData;
   return add_any_node (phGraphNode, hGraph, dependencies, numDependencies, nodeParams);
+}
+
+/* NODE is ORIGINAL, or an exec's clone of it. */
+static CUresult
+replace_any (SimNode *node, SimNode *original, const CUgraphNodeParams *p)
+{
+  SimWork work;
+
+  if (node == NULL || p == NULL || p->type != node->type || p->type == CU_GRAPH_NODE_TYPE_EMPTY)
+    return CUDA_ERROR_INVALID_VALUE;
+  switch ((int) p->type)
+    {
+    case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
+      return replace_event (node, p->eventRecord.event, SIM_WORK_RECORD);
+    case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
+      return replace_event (node, p->eventWait.event, SIM_WORK_WAIT);
+    default:
+      SIM_TRY (work_of_params (p, original->graph, &work));
+      SIM_TRY (replace_work (node, &work));
+      if (p->type == CU_GRAPH_NODE_TYPE_MEMCPY)
+        node->copy = g_memdup2 (&p->memcpy.copyParams, sizeof p->memcpy.copyParams);
+      return CUDA_SUCCESS;
+    }
+}
+
+SIM_ENTRY (cuGraphNodeSetParams, 0, (CUgraphNode, hNode), (CUgraphNodeParams *, nodeParams))
+{
+  return replace_any (sim_node (hNode), sim_node (hNode), nodeParams);
 }
 
 /* ---- execs ---- */
@@ -1386,6 +1471,12 @@ SIM_ENTRY_SZ (cuGraphUpload, 0, (CUgraphExec, hGraphExec), (CUstream, hStream))
   if (exec == NULL)
     return CUDA_ERROR_INVALID_VALUE;
   SIM_TRY (sim_stream (hStream, &stream));
+  for (guint i = 0; i < exec->graph->allocations->len; i++)
+    {
+      SimAllocation *allocation = g_ptr_array_index (exec->graph->allocations, i);
+
+      graph_memory_reserve (allocation->device, allocation->device->graph_used + (allocation->live ? 0 : charged (allocation)));
+    }
   return sim_submit (stream, &work);
 }
 
@@ -1495,7 +1586,7 @@ launch (SimExec *exec, SimStream *stream)
         {
           allocation->graph_refs++;
           device->graph_used += charged (allocation);
-          device->graph_used_high = MAX (device->graph_used_high, device->graph_used);
+          graph_memory_reserve (device, device->graph_used);
         }
       allocation->live = !allocation->freed_in_graph;
       allocation->freeing = allocation->freed_in_graph;
@@ -1579,6 +1670,11 @@ SIM_ENTRY (cuGraphExecEventRecordNodeSetEvent, 0, (CUgraphExec, hGraphExec), (CU
 SIM_ENTRY (cuGraphExecEventWaitNodeSetEvent, 0, (CUgraphExec, hGraphExec), (CUgraphNode, hNode), (CUevent, event))
 {
   return replace_event (exec_node (hGraphExec, hNode), event, SIM_WORK_WAIT);
+}
+
+SIM_ENTRY (cuGraphExecNodeSetParams, 0, (CUgraphExec, hGraphExec), (CUgraphNode, hNode), (CUgraphNodeParams *, nodeParams))
+{
+  return replace_any (exec_node (hGraphExec, hNode), sim_node (hNode), nodeParams);
 }
 
 static gboolean

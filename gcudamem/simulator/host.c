@@ -4,6 +4,7 @@
 
 #include "sim-private.h"
 
+#include <sys/mman.h>
 #include <unistd.h>
 
 static SimHeap *heap;
@@ -86,6 +87,19 @@ SIM_ENTRY (cuMemFreeHost, SIM_UNSAFE, (void *, p))
   return host_give_up (p, SIM_ALLOCATION_PINNED, CUDA_ERROR_INVALID_VALUE);
 }
 
+/* Whether there is memory at all. */
+static gboolean
+is_mapped (guint64 address, gsize size)
+{
+  guint64 page = (guint64) sysconf (_SC_PAGESIZE);
+  guint64 start = address & ~(page - 1);
+  unsigned char *resident = g_malloc ((address + size - start + page - 1) / page);
+  gboolean mapped = mincore ((void *) start, address + size - start, resident) == 0;
+
+  g_free (resident);
+  return mapped;
+}
+
 static CUresult
 host_register (void *p, gsize size, unsigned int flags)
 {
@@ -107,7 +121,7 @@ host_register (void *p, gsize size, unsigned int flags)
     return allocation->kind == SIM_ALLOCATION_REGISTERED || allocation->kind == SIM_ALLOCATION_PINNED
              ? CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED
              : CUDA_ERROR_INVALID_VALUE;
-  if (!sim_is_host_address (address))
+  if (!sim_is_host_address (address) || !is_mapped (address, size))
     return CUDA_ERROR_INVALID_VALUE;
   allocation = sim_allocation_new (SIM_ALLOCATION_REGISTERED, address, size, context->device);
   allocation->context = context;
@@ -128,9 +142,13 @@ SIM_ENTRY (cuMemHostRegister_v2, SIM_UNSAFE, (void *, p), (size_t, bytesize), (u
 
 SIM_ENTRY (cuMemHostUnregister, SIM_UNSAFE, (void *, p))
 {
+  SimAllocation *inside;
+
   if (p == NULL)
     return CUDA_ERROR_INVALID_VALUE;
-  return host_give_up (p, SIM_ALLOCATION_REGISTERED, CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
+  inside = sim_allocation_find ((guintptr) p);
+  return host_give_up (p, SIM_ALLOCATION_REGISTERED,
+                       inside != NULL && inside->kind == SIM_ALLOCATION_REGISTERED ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
 }
 
 static SimAllocation *

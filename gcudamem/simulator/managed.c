@@ -7,6 +7,7 @@
 #define NOWHERE         (-2)
 #define LOCATION_DEVICE 1
 #define LOCATION_HOST   2
+#define LOCATION_NUMA   3
 
 static SimHeap *heap;
 
@@ -58,6 +59,13 @@ find_managed (CUdeviceptr address, gsize size)
   return allocation;
 }
 
+/* The id that is kept of a location. */
+static int
+place (CUmemLocation location)
+{
+  return (int) location.type == LOCATION_DEVICE || (int) location.type == LOCATION_NUMA ? location.id : -1;
+}
+
 static gboolean
 location_good (CUmemLocation location)
 {
@@ -68,7 +76,7 @@ location_good (CUmemLocation location)
     case LOCATION_HOST:
     case 4: /* NUMA node of the calling thread */
       return TRUE;
-    case 3: /* NUMA node */
+    case LOCATION_NUMA:
       return location.id == 0;
     default:
       return FALSE;
@@ -92,8 +100,11 @@ advise (CUdeviceptr address, gsize size, CUmem_advise advice, CUmemLocation loca
     case CU_MEM_ADVISE_SET_PREFERRED_LOCATION:
       if (!location_good (location))
         return CUDA_ERROR_INVALID_VALUE;
+      /* A node of the host's is no place to prefer. */
+      if ((int) location.type == LOCATION_NUMA)
+        return CUDA_SUCCESS;
       allocation->preferred_type = (int) location.type;
-      allocation->preferred_id = device ? location.id : -1;
+      allocation->preferred_id = place (location);
       return CUDA_SUCCESS;
     case CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION:
       if ((int) location.type == 0)
@@ -155,7 +166,7 @@ prefetch (CUdeviceptr address, gsize size, CUmemLocation location, CUstream hand
     return CUDA_ERROR_INVALID_DEVICE;
   SIM_TRY (sim_submit (stream, &work));
   allocation->prefetch_type = (int) location.type;
-  allocation->prefetch_id = (int) location.type == LOCATION_DEVICE ? location.id : -1;
+  allocation->prefetch_id = place (location);
   return CUDA_SUCCESS;
 }
 
@@ -172,15 +183,22 @@ SIM_ENTRY_SZ (cuMemPrefetchAsync_v2, 0, (CUdeviceptr, devPtr), (size_t, count), 
 }
 
 #if CUDA_VERSION >= 13000
+/* Batches go on no legacy stream. */
+static gboolean
+takes_batches (CUstream handle)
+{
+  return handle != NULL && handle != CU_STREAM_LEGACY;
+}
+
 /* The contents are undefined afterwards: poisoned where the real driver may drop them. */
 static CUresult
 discard (CUdeviceptr *dptrs, size_t *sizes, size_t count, unsigned long long flags, CUstream handle)
 {
   SimStream *stream;
 
-  SIM_TRY (sim_stream (handle, &stream));
-  if (dptrs == NULL || sizes == NULL || count == 0 || flags != 0)
+  if (dptrs == NULL || sizes == NULL || count == 0 || flags != 0 || !takes_batches (handle))
     return CUDA_ERROR_INVALID_VALUE;
+  SIM_TRY (sim_stream (handle, &stream));
   for (size_t i = 0; i < count; i++)
     {
       if (find_managed (dptrs[i], sizes[i]) == NULL)
@@ -206,7 +224,7 @@ prefetch_batch (CUdeviceptr *dptrs, size_t *sizes, size_t count, CUmemLocation *
   size_t at = 0;
 
   if (dptrs == NULL || sizes == NULL || count == 0 || locations == NULL || indices == NULL || n_locations == 0 || n_locations > count ||
-      indices[0] != 0 || flags != 0)
+      indices[0] != 0 || flags != 0 || !takes_batches (handle))
     return CUDA_ERROR_INVALID_VALUE;
   for (size_t i = 0; i < count; i++)
     {
@@ -237,6 +255,7 @@ SIM_ENTRY_SZ (cuMemDiscardAndPrefetchBatchAsync, 0, (CUdeviceptr *, dptrs), (siz
 static CUresult
 range_attribute (void *data, gsize data_size, int attribute, SimAllocation *allocation)
 {
+  gboolean host = allocation->accessed_by_host;
   gint32 *out = data;
   guint n = 0;
 
@@ -250,7 +269,13 @@ range_attribute (void *data, gsize data_size, int attribute, SimAllocation *allo
         {
           while (n < sim.n_devices && !(allocation->accessed_by & (1u << n)))
             n++;
-          out[i] = n < sim.n_devices ? (gint32) n++ : NOWHERE;
+          if (n < sim.n_devices)
+            out[i] = (gint32) n++;
+          else
+            {
+              out[i] = host ? CU_DEVICE_CPU : NOWHERE;
+              host = FALSE;
+            }
         }
       return CUDA_SUCCESS;
     }
@@ -262,10 +287,14 @@ range_attribute (void *data, gsize data_size, int attribute, SimAllocation *allo
       *out = allocation->read_mostly;
       return CUDA_SUCCESS;
     case CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION:
+      *out = allocation->preferred_type == LOCATION_NUMA ? CU_DEVICE_CPU : allocation->preferred_id;
+      return CUDA_SUCCESS;
     case 6: /* PREFERRED_LOCATION_ID */
       *out = allocation->preferred_id;
       return CUDA_SUCCESS;
     case CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION:
+      *out = allocation->prefetch_type == LOCATION_NUMA ? CU_DEVICE_CPU : allocation->prefetch_id;
+      return CUDA_SUCCESS;
     case 8: /* LAST_PREFETCH_LOCATION_ID */
       *out = allocation->prefetch_id;
       return CUDA_SUCCESS;

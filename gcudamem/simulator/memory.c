@@ -645,7 +645,7 @@ sim_heap_alloc (SimHeap *heap, gsize size, SimStream *stream, SimBlock **block)
   return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-static void
+static SimBlock *
 blocks_coalesce (SimBlock *block)
 {
   SimSegment *segment = block->segment;
@@ -659,6 +659,7 @@ blocks_coalesce (SimBlock *block)
     }
   if (block->base < segment->hint->base)
     segment->hint = block;
+  return block;
 }
 
 static void
@@ -672,14 +673,29 @@ block_unuse (SimBlock *block)
   block->segment->heap->dirty = TRUE;
 }
 
-/* Free for anybody. */
-void
-sim_block_release (SimBlock *block)
+/* Free for anybody; and memory that no pool keeps is given back, as far as the free part around it reaches. */
+static void
+block_release (SimBlock *block)
 {
+  SimSegment *segment = block->segment;
+  SimHeap *heap = segment->heap;
+
   block_unuse (block);
   block->state = SIM_BLOCK_FREE;
   g_clear_pointer (&block->free_op, sim_op_unref);
-  blocks_coalesce (block);
+  block = blocks_coalesce (block);
+  if (heap->pool != NULL)
+    return;
+  for (guint64 i = (block->base - segment->base + heap->chunk - 1) / heap->chunk; i < (block->base + block->size - segment->base) / heap->chunk; i++)
+    {
+      if (segment->chunks[i] != NULL)
+        chunk_decommit (segment, (guint) i);
+    }
+  if (block->size == segment->size)
+    {
+      g_ptr_array_remove (heap->segments, segment);
+      segment_free (segment);
+    }
 }
 
 /* Free once FREE_OP is done, and for what comes after it in its order. */
@@ -774,12 +790,8 @@ sim_allocation_remove (SimAllocation *allocation)
   g_tree_remove (map, (gconstpointer) allocation->base);
   if (allocation->block != NULL)
     {
-      SimHeap *heap = allocation->block->segment->heap;
-
       sim_poison (allocation->base, allocation->size, 0xdb);
-      sim_block_release (allocation->block);
-      if (heap->pool == NULL)
-        sim_heap_trim (heap, 0);
+      block_release (allocation->block);
     }
   sim_ipc_allocation_clear (allocation);
   if (allocation->imported != NULL)
@@ -862,7 +874,9 @@ may_access (SimAllocation *allocation, gboolean write, SimDevice *device, gboole
   switch (allocation->kind)
     {
     case SIM_ALLOCATION_POOL:
-      return allocation->pool->device == NULL || (allocation->pool->access[device->ordinal] & need) == need;
+      if (allocation->pool->device == NULL && (copy || !sim_pool_is_host (allocation->pool)))
+        return TRUE;
+      return (allocation->pool->access[device->ordinal] & need) == need;
     case SIM_ALLOCATION_MAPPED:
       return (allocation->access[device->ordinal] & need) == need;
     case SIM_ALLOCATION_DEVICE:

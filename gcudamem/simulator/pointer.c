@@ -54,7 +54,7 @@ attribute_of (void *data, int attribute, SimAllocation *allocation, CUdeviceptr 
       memcpy (data, &number, sizeof number);
       return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
-      if (access_of (allocation) == 0)
+      if (access_of (allocation) == 0 || (allocation->kind == SIM_ALLOCATION_POOL && sim_pool_is_host (allocation->pool) && allocation->pool->access[0] == 0))
         return CUDA_ERROR_INVALID_VALUE;
       wide = ptr;
       memcpy (data, &wide, sizeof wide);

@@ -44,6 +44,13 @@ sim_pool (CUmemoryPool handle)
   return sim_handle_get (handle, SIM_HANDLE_POOL, NULL);
 }
 
+/* Of page-locked memory, which a device has to be granted; managed memory it has not. */
+gboolean
+sim_pool_is_host (const SimPool *pool)
+{
+  return pool->device == NULL && pool->type == TYPE_PINNED;
+}
+
 static SimPool *
 sim_pool_ref (SimPool *pool)
 {
@@ -311,20 +318,20 @@ SIM_ENTRY (cuMemPoolCreate, SIM_UNSAFE, (CUmemoryPool *, pool), (const CUmemPool
       if (poolProps->reserved[i] != 0)
         return CUDA_ERROR_INVALID_VALUE;
     }
-  if (poolProps->handleTypes & (CU_MEM_HANDLE_TYPE_WIN32 | CU_MEM_HANDLE_TYPE_WIN32_KMT))
-    return CUDA_ERROR_INVALID_VALUE;
   if (poolProps->handleTypes & 8)
     return CUDA_ERROR_NOT_PERMITTED;
+  if (poolProps->handleTypes & ~(guint) CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+    return CUDA_ERROR_INVALID_VALUE;
 
   if (location == LOCATION_DEVICE)
     {
       device = sim_device (poolProps->location.id);
       if (device == NULL)
-        return CUDA_ERROR_INVALID_DEVICE;
+        return CUDA_ERROR_INVALID_VALUE;
       if (!sim_device_supports (device, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED))
         return CUDA_ERROR_NOT_SUPPORTED;
     }
-  else if (location == LOCATION_HOST || location == LOCATION_HOST_NUMA || location == LOCATION_HOST_NUMA_CURRENT)
+  else if (location == LOCATION_HOST || location == LOCATION_HOST_NUMA)
     {
       SimAttribute *attribute = &sim.devices[0]->attributes[144];
 
@@ -333,11 +340,17 @@ SIM_ENTRY (cuMemPoolCreate, SIM_UNSAFE, (CUmemoryPool *, pool), (const CUmemPool
         return CUDA_ERROR_NOT_SUPPORTED;
       if (location == LOCATION_HOST_NUMA && poolProps->location.id != 0)
         return CUDA_ERROR_INVALID_VALUE;
+      /* What is shared has to be somewhere. */
+      if (location == LOCATION_HOST && poolProps->handleTypes != 0)
+        return CUDA_ERROR_INVALID_VALUE;
     }
   else if (type != TYPE_MANAGED)
     return CUDA_ERROR_INVALID_VALUE;
   if (type == TYPE_MANAGED && poolProps->handleTypes != 0)
     return CUDA_ERROR_NOT_SUPPORTED;
+  /* There are only so many addresses. */
+  if (poolProps->maxSize > G_GUINT64_CONSTANT (1) << 47)
+    return CUDA_ERROR_OUT_OF_MEMORY;
 
   made = sim_pool_new (device, type, location, poolProps->location.id);
   made->handle_types = (unsigned int) poolProps->handleTypes;
@@ -506,7 +519,7 @@ SIM_ENTRY (cuMemPoolGetAccess, 0, (CUmemAccess_flags *, flags), (CUmemoryPool, m
   device = sim_device (location->id);
   if (device == NULL)
     return CUDA_ERROR_INVALID_DEVICE;
-  *flags = asked->heap->device == NULL ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : (CUmemAccess_flags) asked->access[device->ordinal];
+  *flags = asked->device == NULL && !sim_pool_is_host (asked) ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : (CUmemAccess_flags) asked->access[device->ordinal];
   return CUDA_SUCCESS;
 }
 

@@ -734,7 +734,6 @@ void sim_address_protect (guint64 address, gsize size, int protection);
 SimHeap *sim_heap_new (SimDevice *device, gsize chunk, gboolean exportable, SimPool *pool);
 void sim_heap_free (SimHeap *heap);
 CUresult sim_heap_alloc (SimHeap *heap, gsize size, SimStream *stream, SimBlock **block);
-void sim_block_release (SimBlock *block);
 void sim_block_pending (SimBlock *block, SimOp *free_op);
 void sim_heap_trim (SimHeap *heap, guint64 keep);
 
@@ -779,6 +778,7 @@ struct _SimPool
 
 SimPool *sim_pool_new (SimDevice *device, int type, int location_type, int location_id);
 SimPool *sim_pool (CUmemoryPool handle);
+gboolean sim_pool_is_host (const SimPool *pool);
 void sim_pool_unaccount (SimPool *pool, gsize size);
 CUresult sim_pool_alloc (SimPool *pool, gsize size, SimStream *stream, CUdeviceptr *address);
 void sim_pool_unref (SimPool *pool);
@@ -820,6 +820,7 @@ struct _SimCapture
   SimGraph *graph;
   gboolean own_graph; /* made by the capture */
   gboolean invalid;
+  gboolean unjoined; /* a stream is gone whose work nothing follows */
 };
 
 CUresult sim_capture_check_unsafe (void);

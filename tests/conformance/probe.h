@@ -36,6 +36,9 @@ void ok (CUresult result, const char *what, const char *facts, ...) G_GNUC_PRINT
 void always (CUresult result, const char *what, const char *facts, ...) G_GNUC_PRINTF (3, 4);
 void only (CUresult result, const char *what);
 
+/* All attributes of an address of what begins at START. */
+void probe_attributes (const char *what, CUdeviceptr p, CUdeviceptr start);
+
 /* Work that stays pending on STREAM until probe_open(). */
 void probe_block (CUstream stream);
 void probe_open (void);

@@ -36,8 +36,8 @@ relative (CUresult result, CUdeviceptr value, CUdeviceptr base)
 }
 
 /* START: where the range is known to begin. */
-static void
-attributes (const char *what, CUdeviceptr p, CUdeviceptr start)
+void
+probe_attributes (const char *what, CUdeviceptr p, CUdeviceptr start)
 {
   unsigned int type = 0, access = 0;
   int ordinal = -1;
@@ -99,15 +99,15 @@ probe_ptr_device (void)
   CUdeviceptr p, q;
 
   C (cuMemAlloc, &p, 1000);
-  attributes ("cuMemAlloc(1000)", p, p);
-  attributes ("its interior +100", p + 100, p);
-  attributes ("one past its end", p + 1000, p);
+  probe_attributes ("cuMemAlloc(1000)", p, p);
+  probe_attributes ("its interior +100", p + 100, p);
+  probe_attributes ("one past its end", p + 1000, p);
   C (cuMemAlloc, &q, 3 * MIB);
-  attributes ("cuMemAlloc(3 MiB) +2 MiB", q + 2 * MIB, q);
+  probe_attributes ("cuMemAlloc(3 MiB) +2 MiB", q + 2 * MIB, q);
   C (cuMemFree, q);
-  attributes ("freed 3 MiB", q, q);
-  attributes ("null", 0, 0);
-  attributes ("0x1234", 0x1234, 0x1234);
+  probe_attributes ("freed 3 MiB", q, q);
+  probe_attributes ("null", 0, 0);
+  probe_attributes ("0x1234", 0x1234, 0x1234);
 }
 
 static CUmemAllocationProp
@@ -141,18 +141,18 @@ probe_ptr_vmm (void)
   CUdeviceptr va;
 
   C (cuMemAddressReserve, &va, 2 * MIB, 0, 0, 0);
-  attributes ("reserved only", va, va);
+  probe_attributes ("reserved only", va, va);
   C (cuMemCreate, &handle, 2 * MIB, &prop, 0);
   C (cuMemMap, va, 2 * MIB, 0, handle, 0);
-  attributes ("mapped, no access", va, va);
+  probe_attributes ("mapped, no access", va, va);
   C (cuMemSetAccess, va, 2 * MIB, &desc, 1);
-  attributes ("mapped, read-write", va, va);
-  attributes ("mapped interior +1 MiB", va + MIB, va);
+  probe_attributes ("mapped, read-write", va, va);
+  probe_attributes ("mapped interior +1 MiB", va + MIB, va);
   C (cuMemUnmap, va, 2 * MIB);
-  attributes ("unmapped, still reserved", va, va);
+  probe_attributes ("unmapped, still reserved", va, va);
   C (cuMemRelease, handle);
   C (cuMemAddressFree, va, 2 * MIB);
-  attributes ("address freed", va, va);
+  probe_attributes ("address freed", va, va);
 }
 
 static void

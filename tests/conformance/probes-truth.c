@@ -595,7 +595,7 @@ lose_another (void)
   CUmemAccessDesc desc;
   CUmemGenericAllocationHandle h;
   CUdeviceptr va;
-  CUcontext c, other;
+  CUcontext c, popped;
   CUstream s;
 
   new_context (&c);
@@ -615,7 +615,7 @@ lose_another (void)
   C (cuMemUnmap, va, 2 * MIB);
   probe_open ();
   only (C (cuStreamSynchronize, s), "synchronize the private context's stream");
-  C (cuCtxPopCurrent, &other);
+  C (cuCtxPopCurrent, &popped);
 }
 
 void

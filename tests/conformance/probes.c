@@ -45,6 +45,18 @@ void probe_graph_launch (void);
 void probe_two_devices (void);
 void probe_uninitialized (void);
 void probe_ipc (void);
+void probe_batches (void);
+void probe_cap_leave (void);
+void probe_graph_edit (void);
+void probe_graph_params (void);
+void probe_graph_use (void);
+void probe_managed_places (void);
+void probe_two_devices_copy (void);
+void probe_host_pool (void);
+void probe_ptr_kinds (void);
+void probe_pool_props (void);
+void probe_registered (void);
+void probe_error_names (void);
 void probe_null (int n);
 
 #define NULL_PROBE(n)         \
@@ -126,6 +138,20 @@ const Probe probes[] = {
   { "graph_launch", probe_graph_launch, FALSE },
   { "two_devices", probe_two_devices, FALSE },
   { "lost_two_devices", probe_lost_two_devices, FALSE },
+
+  /* from programs of others */
+  { "batches", probe_batches, FALSE },
+  { "cap_leave", probe_cap_leave, FALSE },
+  { "graph_edit", probe_graph_edit, FALSE },
+  { "graph_params", probe_graph_params, FALSE },
+  { "graph_use", probe_graph_use, FALSE },
+  { "managed_places", probe_managed_places, FALSE },
+  { "two_devices_copy", probe_two_devices_copy, FALSE },
+  { "host_pool", probe_host_pool, FALSE },
+  { "ptr_kinds", probe_ptr_kinds, FALSE },
+  { "pool_props", probe_pool_props, FALSE },
+  { "registered", probe_registered, FALSE },
+  { "error_names", probe_error_names, FALSE },
 
   { "null00", null_0, FALSE },
   { "null02", null_2, FALSE },

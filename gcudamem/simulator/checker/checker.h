@@ -264,6 +264,9 @@ typedef struct
 
 /* What the program itself does, in such a function or not. CLOCK is what that comes after. */
 CheckOp *check_program_op (CheckWhat what, const char *function, const CheckClock **clock);
+/* This thread is in such a function. */
+gboolean check_place_is_here (void);
+/* One was queued, and nobody learnt yet that it ran. */
 gboolean check_place_is_ahead (void);
 
 /* ---- graph.c ---- */

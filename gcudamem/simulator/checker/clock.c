@@ -64,7 +64,8 @@ void
 check_clock_copy (CheckClock *clock, const CheckClock *other)
 {
   clock_grow (clock, other->n);
-  memcpy (clock->epochs, other->epochs, other->n * sizeof (guint64));
+  if (other->n > 0)
+    memcpy (clock->epochs, other->epochs, other->n * sizeof (guint64));
   if (clock->n > other->n)
     memset (clock->epochs + other->n, 0, (clock->n - other->n) * sizeof (guint64));
 }

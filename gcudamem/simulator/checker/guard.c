@@ -115,7 +115,8 @@ on_fault (int number, siginfo_t *info, void *context)
 #else
       (void) context;
 #endif
-      if (ours && locks)
+      /* Of a function that a graph runs it is not known where that is. */
+      if (ours && locks && (!thread->driver_thread || check_place_is_here ()))
         {
           check_stack_capture (TRUE);
           touched (address, writes);

@@ -404,6 +404,12 @@ check_program_op (CheckWhat what, const char *function, const CheckClock **clock
 }
 
 gboolean
+check_place_is_here (void)
+{
+  return is_here;
+}
+
+gboolean
 check_place_is_ahead (void)
 {
   return n_ahead > 0;

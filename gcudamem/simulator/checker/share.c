@@ -57,6 +57,32 @@ struct _CheckShared
 static GPtrArray *boards;
 static GHashTable *slots; /* of other processes' timelines: guint64 to slot + 1 */
 
+/* Whoever holds it and died must not keep it. */
+static gboolean
+board_lock (Board *board)
+{
+  gint64 deadline = g_get_monotonic_time () + G_TIME_SPAN_SECOND;
+
+  if (board->magic != MAGIC)
+    return FALSE;
+  while (!g_atomic_int_compare_and_exchange (&board->owner, 0, (gint) getpid ()))
+    {
+      if (g_get_monotonic_time () > deadline)
+        {
+          g_atomic_int_set (&board->owner, (gint) getpid ());
+          break;
+        }
+      g_thread_yield ();
+    }
+  return TRUE;
+}
+
+static void
+board_unlock (Board *board)
+{
+  g_atomic_int_set (&board->owner, 0);
+}
+
 static char *
 board_path (const char *kind, gconstpointer key, gsize size)
 {
@@ -100,6 +126,12 @@ check_shared_get (const char *kind, gconstpointer key, gsize size, gboolean make
         {
           g_free (path);
           shared->refs++;
+          /* What was exported under the same name before is gone. */
+          if (make && board_lock (shared->board))
+            {
+              memset (shared->board->records, 0, sizeof shared->board->records);
+              board_unlock (shared->board);
+            }
           return shared;
         }
     }
@@ -140,32 +172,6 @@ check_shared_unref (CheckShared *shared)
   munmap (shared->board, sizeof (Board));
   g_free (shared->path);
   g_free (shared);
-}
-
-/* Whoever holds it and died must not keep it. */
-static gboolean
-board_lock (Board *board)
-{
-  gint64 deadline = g_get_monotonic_time () + G_TIME_SPAN_SECOND;
-
-  if (board->magic != MAGIC)
-    return FALSE;
-  while (!g_atomic_int_compare_and_exchange (&board->owner, 0, (gint) getpid ()))
-    {
-      if (g_get_monotonic_time () > deadline)
-        {
-          g_atomic_int_set (&board->owner, (gint) getpid ());
-          break;
-        }
-      g_thread_yield ();
-    }
-  return TRUE;
-}
-
-static void
-board_unlock (Board *board)
-{
-  g_atomic_int_set (&board->owner, 0);
 }
 
 /* CHECK_NO_SLOT: nothing was heard of it, and it is not to be made. */
@@ -244,7 +250,8 @@ check_shared_access (CheckObject *object, guint64 offset, guint64 size, CheckOp 
 {
   Board *board = object->shared->board;
 
-  if (op->what == CHECK_UNMAP || !board_lock (board))
+  /* Who imported it frees only what is its own: the address. */
+  if (op->what == CHECK_UNMAP || (op->what == CHECK_FREE && object->memory == CHECK_MEMORY_SHARED) || !board_lock (board))
     return;
   for (guint i = 0; i < MAX_RECORD; i++)
     meet (object, &board->records[i], offset, size, op, clock);
