@@ -52,6 +52,7 @@ begin_passing (const char *path)
 
   if (library == NULL)
     {
+      g_free (message);
       message = g_strdup (dlerror ());
       return message;
     }

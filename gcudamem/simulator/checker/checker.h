@@ -130,7 +130,8 @@ struct _CheckOp
   CheckWhat what;
   gboolean host;
   const char *function;
-  char *where; /* a GRefString */
+  char *declared; /* a GRefString: the function, if it is not one of the driver's */
+  char *where;    /* a GRefString */
   CheckStack *stack;
   guint64 address, size;
   CheckClock after; /* what it comes after, while functions of the program may be among that */
@@ -266,7 +267,7 @@ typedef struct
 CheckOp *check_program_op (CheckWhat what, const char *function, const CheckClock **clock);
 /* This thread is in such a function. */
 gboolean check_place_is_here (void);
-/* One was queued, and nobody learnt yet that it ran. */
+/* One was queued, and is not over. */
 gboolean check_place_is_ahead (void);
 
 /* ---- graph.c ---- */

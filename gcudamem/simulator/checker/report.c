@@ -355,6 +355,9 @@ check_stack_current (void)
   guint skip = 0;
   CheckStack *stack;
 
+  /* A sanitizer's frame may come first. */
+  if (captured.n > 1 && !is_own (captured.frames[0]) && is_own (captured.frames[1]))
+    skip = 1;
   while (skip < captured.n && is_own (captured.frames[skip]))
     skip++;
   key.n = MIN (captured.n - skip, MAX_FRAMES);
@@ -415,6 +418,7 @@ check_op_unref (CheckOp *op)
   if (--op->refs > 0)
     return;
   g_ref_string_release (op->where);
+  g_clear_pointer (&op->declared, g_ref_string_release);
   check_clock_clear (&op->after);
   g_clear_pointer (&op->stack, check_stack_unref);
   g_free (op);

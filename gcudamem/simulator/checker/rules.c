@@ -16,6 +16,7 @@ typedef struct
   SimThread *thread;
   CUcontext current;
   CUresult result;
+  char *declared; /* a GRefString: the function, if it is not one of the driver's */
 } Call;
 
 struct _SimRule
@@ -80,6 +81,8 @@ touch (Call *c, CheckStream *stream, guint64 epoch, CheckWhat what, guint64 addr
 {
   CheckOp *op = check_op_new (what, c->function, stream->name, stream->slot, epoch);
 
+  if (c->declared != NULL)
+    op->declared = g_ref_string_acquire (c->declared);
   check_access (op, &stream->clock, address, size, pitch, rows);
   check_op_unref (op);
 }
@@ -380,7 +383,7 @@ struct _HostCall
  * true from then on. Never waits for the lock: who holds that may be in a call
  * that waits for this function. */
 static HostCall *learnt; /* atomic */
-static guint n_ahead;    /* of them, that nobody learnt of */
+static gint n_ahead;     /* atomic: of them, that are not over */
 static __thread CheckPlace here;
 static __thread gboolean is_here;
 
@@ -412,7 +415,7 @@ check_place_is_here (void)
 gboolean
 check_place_is_ahead (void)
 {
-  return n_ahead > 0;
+  return g_atomic_int_get (&n_ahead) > 0;
 }
 
 static void
@@ -436,7 +439,6 @@ host_call_begin (HostCall *host)
 static void
 host_call_free (HostCall *host)
 {
-  n_ahead--;
   check_clock_clear (&host->place.clock);
   g_free (host);
 }
@@ -445,6 +447,7 @@ static void
 host_call_end (void)
 {
   is_here = FALSE;
+  g_atomic_int_add (&n_ahead, -1);
   check_clock_clear (&here.clock);
 }
 
@@ -507,7 +510,7 @@ host_call_new (Call *c, CUstream handle, void *data)
   host->place.epoch = check_stream_tick (stream);
   host->place.slot = stream->slot;
   check_clock_copy (&host->place.clock, &stream->clock);
-  n_ahead++;
+  g_atomic_int_inc (&n_ahead);
   return host;
 }
 
@@ -542,6 +545,7 @@ after_host_function (Call *c, void **args)
 
   if (c->result == CUDA_SUCCESS || (ARG (CUhostFn, 1) != host_call_run && ARG (CUstreamCallback, 1) != host_call_callback))
     return;
+  g_atomic_int_add (&n_ahead, -1);
   host_call_free (host);
 }
 
@@ -1290,7 +1294,7 @@ sim_check_pause (SimCall *call, gboolean pause)
 static Call
 begin (SimCall *call, CUresult result)
 {
-  Call c = { call, call->rule->function, call->thread, call->context, result };
+  Call c = { call, call->rule->function, call->thread, call->context, result, NULL };
 
   call->thread->nested++;
   check_learn ();
@@ -1330,11 +1334,12 @@ static gboolean
 declare_begin (Call *c, const char *function)
 {
   c->call = NULL;
-  c->function = g_intern_string (function != NULL ? function : "declared access");
   c->thread = sim_thread ();
   c->result = CUDA_SUCCESS;
   if (!sim.checking || g_atomic_int_get (&sim.forked) || g_atomic_int_get (&sim.exited))
     return FALSE;
+  c->declared = g_ref_string_new (function != NULL ? function : "declared access");
+  c->function = c->declared;
   check_stack_capture (TRUE);
   pthread_mutex_lock (&sim.lock);
   c->thread->nested++;
@@ -1348,6 +1353,7 @@ static void
 declare_end (Call *c)
 {
   c->thread->nested--;
+  g_ref_string_release (c->declared);
   pthread_mutex_unlock (&sim.lock);
 }
 
@@ -1380,7 +1386,7 @@ declare (CheckWhat what, CUstream handle, guint64 address, guint64 size, const c
       CUgraphNode node = captured_node (handle);
 
       if (node != NULL)
-        check_graph_node_declared (node, what, address, size, c.function);
+        check_graph_node_declared (node, what, address, size, g_intern_string (c.function));
     }
   else if ((stream = queue (&c, handle, &epoch)) != NULL)
     touch (&c, stream, epoch, what, address, size, 0, 1);
@@ -1415,6 +1421,7 @@ gcudasim_declare_host_access (const void *address, size_t size, int writes, cons
   if (size == 0 || !declare_begin (&c, function))
     return;
   op = check_program_op (writes ? CHECK_WRITE : CHECK_READ, c.function, &clock);
+  op->declared = g_ref_string_acquire (c.declared);
   check_access (op, clock, (guintptr) address, size, 0, 1);
   check_op_unref (op);
   declare_end (&c);
