@@ -16,6 +16,7 @@ typedef struct
   guint64 nth;
   gboolean and_later;
   CUresult result;
+  guint64 thread; /* 0: any */
   guint64 seen;
 } SimFault;
 
@@ -131,6 +132,8 @@ fault_for (const char *symbol)
       SimFault *fault = g_ptr_array_index (entry.faults, i);
 
       if (strlen (fault->function) != length || strncmp (fault->function, symbol, length) != 0)
+        continue;
+      if (fault->thread != 0 && fault->thread != sim_thread ()->id)
         continue;
       /* Each counts all calls, those too that another one answers. */
       fault->seen++;
@@ -502,8 +505,8 @@ parse_faults (const char *spec)
   return NULL;
 }
 
-SIM_EXPORT int
-gcudasim_fail (const char *spec)
+static int
+set_faults (const char *spec, guint64 thread)
 {
   GPtrArray *faults = NULL;
 
@@ -512,12 +515,26 @@ gcudasim_fail (const char *spec)
       faults = parse_faults (spec);
       if (faults == NULL)
         return 0;
+      for (guint i = 0; i < faults->len; i++)
+        ((SimFault *) g_ptr_array_index (faults, i))->thread = thread;
     }
   pthread_mutex_lock (&sim.lock);
   g_clear_pointer (&entry.faults, g_ptr_array_unref);
   entry.faults = faults;
   pthread_mutex_unlock (&sim.lock);
   return 1;
+}
+
+SIM_EXPORT int
+gcudasim_fail (const char *spec)
+{
+  return set_faults (spec, 0);
+}
+
+SIM_EXPORT int
+gcudasim_fail_here (const char *spec)
+{
+  return set_faults (spec, sim_thread ()->id);
 }
 
 SIM_EXPORT unsigned long long

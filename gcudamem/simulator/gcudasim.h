@@ -87,6 +87,9 @@ extern "C"
  * NULL or "" clears. Returns 1, or 0 for a malformed SPEC (nothing changes). */
   int gcudasim_fail (const char *spec);
 
+  /* The same for the calling thread's calls only. */
+  int gcudasim_fail_here (const char *spec);
+
   /* How many times FUNCTION was called since the start of the process, failures
  * included; NULL: any function. */
   unsigned long long gcudasim_call_count (const char *function);
