@@ -937,6 +937,15 @@ _gcuda_virtual_space_free (GCudaVirtualSpace *self,
 
 /* Growing and moving */
 
+static void
+undo_reservation (GCudaVirtualSpace *space,
+                  const Reservation *reservation)
+{
+  /* Once more if it fails: the call that asked for it is to leave no trace. */
+  if (_gcuda_driver.MemAddressFree (reservation->address, reservation->size) != CUDA_SUCCESS)
+    report (space, _gcuda_driver.MemAddressFree (reservation->address, reservation->size), "cuMemAddressFree", reservation->address, 0);
+}
+
 CUresult
 _gcuda_virtual_range_extend (GCudaVirtualRange *self,
                              gsize size,
@@ -951,7 +960,10 @@ _gcuda_virtual_range_extend (GCudaVirtualRange *self,
   if (result != CUDA_SUCCESS)
     return result == CUDA_ERROR_OUT_OF_MEMORY ? CUDA_SUCCESS : result;
   if (reservation.address != wanted)
-    return _gcuda_driver.MemAddressFree (reservation.address, reservation.size);
+    {
+      undo_reservation (self->space, &reservation);
+      return CUDA_SUCCESS;
+    }
   g_array_append_val (self->reservations, reservation);
   self->reserved += reservation.size;
   *granted = TRUE;
@@ -962,12 +974,8 @@ void
 _gcuda_virtual_range_retract (GCudaVirtualRange *self)
 {
   const Reservation last = g_array_index (self->reservations, Reservation, self->reservations->len - 1);
-  CUresult result = _gcuda_driver.MemAddressFree (last.address, last.size);
 
-  report (self->space, result, "cuMemAddressFree", last.address, 0);
-  /* One that can't be freed stays a part of the range. */
-  if (result != CUDA_SUCCESS)
-    return;
+  undo_reservation (self->space, &last);
   g_array_set_size (self->reservations, self->reservations->len - 1);
   self->reserved -= last.size;
 }
