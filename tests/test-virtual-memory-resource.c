@@ -1828,6 +1828,31 @@ test_failing_release (Case *test,
     }
 }
 
+/* Who frees an address is told that it could not be, and still has it. */
+static void
+test_failing_deallocation (Case *test,
+                           gconstpointer data)
+{
+  g_autoptr (GError) error = NULL;
+  GCudaMemoryResource *resource = GCUDA_MEMORY_RESOURCE (test->virtual);
+  guint64 address;
+
+  if (!gcuda_test_is_simulated ())
+    {
+      g_test_skip ("no call of a real driver fails on demand");
+      return;
+    }
+  address = gcuda_memory_resource_allocate_address (resource, 100, 0, test->bed.stream, &error);
+  g_assert_no_error (error);
+  gcuda_test_fail_calls ("cuMemUnmap:1=UNKNOWN");
+  g_assert_false (gcuda_memory_resource_deallocate_address (resource, address, 100, 0, test->bed.stream, &error));
+  gcuda_test_fail_calls (NULL);
+  assert_error_and_clear (error, GCUDA_ERROR_UNKNOWN);
+  g_assert_cmpint (raw_access (address, test->bed.device), ==, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+  g_assert_true (gcuda_memory_resource_deallocate_address (resource, address, 100, 0, test->bed.stream, &error));
+  g_assert_no_error (error);
+}
+
 /* A cut that can't be unmapped can be taken back, and is tried again at the end. */
 static void
 test_failing_cut (Case *test,
@@ -2119,6 +2144,7 @@ main (int argc,
   add ("cache", test_cache);
   add ("out-of-memory", test_out_of_memory);
   add ("failing-release", test_failing_release);
+  add ("failing-deallocation", test_failing_deallocation);
   add ("failing-cut", test_failing_cut);
   add ("one-buffer", test_one_buffer);
   add ("random", test_random);
