@@ -124,7 +124,7 @@ gcuda_buffer_class_init (GCudaBufferClass *klass)
   /**
    * GCudaBuffer:size: (getter get_size)
    *
-   * How many bytes the buffer has. It stays when the buffer is closed.
+   * How many bytes the buffer has. It stays when the buffer is closed. Only [method@VirtualMemoryResource.resize] changes it.
    *
    * Since: 0.1
    */
@@ -133,7 +133,8 @@ gcuda_buffer_class_init (GCudaBufferClass *klass)
   /**
    * GCudaBuffer:address: (getter get_address)
    *
-   * The memory's address on the device; 0 when closed or empty.
+   * The memory's address on the device; 0 when closed or empty. It changes when the buffer is closed, and where
+   * [method@VirtualMemoryResource.resize] moves it.
    *
    * Since: 0.1
    */
