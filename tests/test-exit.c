@@ -744,8 +744,9 @@ child_reset (void)
   g_autoptr (GCudaBuffer) fresh = NULL;
   g_autoptr (GBytes) bytes = g_bytes_new_static ("1234", 4);
   GCudaStream *streams[] = { stream, legacy, per_thread };
-  GCudaBuffer *buffers[3], *plain_buffer, *plain_legacy, *view;
-  guint64 addresses[3], plain_address, loose, id;
+  g_autoptr (GCudaVirtualMemoryResource) virtual_memory = NULL;
+  GCudaBuffer *buffers[3], *plain_buffer, *plain_legacy, *view, *grown = NULL;
+  guint64 addresses[3], unit = 0, plain_address, loose, id;
   g_auto (GStrv) log = NULL;
   int count = 0;
 
@@ -765,6 +766,14 @@ child_reset (void)
   plain_address = gcuda_buffer_get_address (plain_buffer);
   loose = gcuda_memory_resource_allocate_address (pool, SIZE, 0, stream, &error);
   g_assert_no_error (error);
+  if (gcuda_test_is_simulated ())
+    {
+      virtual_memory = gcuda_virtual_memory_resource_new (device, NULL, &error);
+      g_assert_no_error (error);
+      unit = gcuda_virtual_memory_resource_get_granularity (virtual_memory);
+      grown = gcuda_memory_resource_allocate (GCUDA_MEMORY_RESOURCE (virtual_memory), unit, stream, &error);
+      g_assert_no_error (error);
+    }
   g_assert_true (gcuda_event_record (event, stream, &error));
   g_assert_true (gcuda_device_synchronize (device, &error));
   g_assert_true (gcuda_reclaim (NULL, &error));
@@ -825,6 +834,19 @@ child_reset (void)
 
   if (gcuda_test_is_simulated ())
     {
+      GcudasimBalance balance;
+
+      /* Virtual memory belongs to no context: on a stream of the new one it can be resized, and its recipe's is as if passed. */
+      assert_destroyed (gcuda_virtual_memory_resource_resize (virtual_memory, grown, 2 * unit, GCUDA_RESIZE_FLAGS_MAY_MOVE, stream, &error), &error);
+      g_assert_true (gcuda_virtual_memory_resource_resize (virtual_memory, grown, 2 * unit, GCUDA_RESIZE_FLAGS_MAY_MOVE, fresh_stream, &error));
+      g_assert_no_error (error);
+      g_assert_finalize_object (grown);
+      g_assert_true (gcuda_reclaim (NULL, &error));
+      SIMULATOR (gcudasim_balance)
+      (&balance);
+      g_assert_cmpuint (balance.mappings, ==, 0);
+      g_assert_cmpuint (balance.memory_handles, ==, 0);
+      g_assert_cmpuint (balance.reservations, ==, 0);
       g_strfreev (gcuda_test_log_take ());
       gcuda_test_log_start ();
     }

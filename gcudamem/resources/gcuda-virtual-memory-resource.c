@@ -63,7 +63,8 @@ virtual_check (GCudaMemoryResource *resource,
 
   if (self->space == NULL)
     return _gcuda_fail (error, GCUDA_ERROR_CLOSED, "this memory resource was not made by gcuda_virtual_memory_resource_new ()");
-  return _gcuda_context_box_check (self->space->context, error);
+  /* The memory belongs to no context: it works on, also after the device's was reset. */
+  return _gcuda_driver_check (error);
 }
 
 static char *
@@ -540,20 +541,12 @@ call_end (Call *call)
 }
 
 static gboolean
-call_begin_on_stream (Call *call,
-                      GCudaVirtualMemoryResource *self,
-                      GCudaBuffer *buffer,
-                      GCudaStream *stream,
-                      const char *what,
-                      GError **error)
+call_use_stream (Call *call,
+                 GCudaStream *stream,
+                 GError **error)
 {
-  if (!call_begin (call, self, buffer, what, error))
-    return FALSE;
-  call->box = hold_stream (stream, what, error);
-  if (call->box != NULL)
-    return TRUE;
-  call_end (call);
-  return FALSE;
+  call->box = hold_stream (stream, call->what, error);
+  return call->box != NULL;
 }
 
 static gboolean
@@ -564,14 +557,15 @@ fail_shared (Call *call,
                       "%s: something else holds its memory, such as a view or a call on another thread: it can neither move nor lose a part", call->what);
 }
 
-/* That memory can be taken away when the stream has passed, now or in a moment. */
+/* Whether that many chunks can be taken away when the stream has passed. */
 static gboolean
 prepare_cut (Call *call,
+             guint count,
              GError **error)
 {
   if (_gcuda_allocation_is_shared (call->allocation))
     return fail_shared (call, error);
-  return _gcuda_allocation_reserve (call->box, FALSE, error);
+  return count == 0 || _gcuda_allocation_reserve (call->box, FALSE, error);
 }
 
 static gboolean
@@ -595,7 +589,7 @@ move (Call *call,
 {
   GCudaVirtualRange *moved;
 
-  if (!prepare_cut (call, error))
+  if (!prepare_cut (call, 1, error))
     return FALSE;
   *result = _gcuda_virtual_range_move (call->range, from, to, &moved);
   if (*result != CUDA_SUCCESS)
@@ -678,7 +672,7 @@ shrink (Call *call,
 
   /* A chunk that the new end lies in stays. */
   _gcuda_virtual_range_count (call->range, end, G_MAXSIZE, &count, &chunk_begin, &chunk_end);
-  if (!prepare_cut (call, error))
+  if (!prepare_cut (call, count, error))
     return FALSE;
   if (!_gcuda_buffer_change (call->buffer, call->allocation, _gcuda_virtual_range_get_address (call->range), new_size))
     return fail_shared (call, error);
@@ -731,7 +725,7 @@ gcuda_virtual_memory_resource_resize (GCudaVirtualMemoryResource *self,
   static const char what[] = "resizing a buffer";
   guint64 old_address, old_size, address;
   Call call;
-  gsize from, to;
+  gsize from = 0, to;
   gboolean success;
 
   g_return_val_if_fail (GCUDA_IS_VIRTUAL_MEMORY_RESOURCE (self), FALSE);
@@ -744,15 +738,16 @@ gcuda_virtual_memory_resource_resize (GCudaVirtualMemoryResource *self,
     return _gcuda_fail (error, GCUDA_ERROR_INVALID_ARGUMENT, "%s: it can't have 0 bytes; close it instead", what);
   if (!round_up (self->space, new_size, &to))
     return _gcuda_fail (error, GCUDA_ERROR_INVALID_ARGUMENT, "%s: %" G_GUINT64_FORMAT " bytes are more than an address space holds", what, new_size);
-  if (!call_begin_on_stream (&call, self, buffer, stream, what, error))
+  if (!call_begin (&call, self, buffer, what, error))
     return FALSE;
   old_address = _gcuda_allocation_get_address (call.allocation);
   old_size = gcuda_buffer_get_size (buffer);
   round_up (self->space, old_size, &from);
-  if (new_size > old_size)
+  success = call_use_stream (&call, stream, error);
+  if (success && new_size > old_size)
     success = grow (&call, new_size, from, to, flags, error);
-  else
-    success = new_size == old_size || shrink (&call, new_size, to, error);
+  else if (success && new_size < old_size)
+    success = shrink (&call, new_size, to, error);
   address = _gcuda_allocation_get_address (call.allocation);
   call_end (&call);
   if (success)
@@ -872,9 +867,9 @@ gcuda_virtual_memory_resource_commit (GCudaVirtualMemoryResource *self,
 
   g_return_val_if_fail (GCUDA_IS_VIRTUAL_MEMORY_RESOURCE (self), FALSE);
 
-  if (!call_begin_on_stream (&call, self, buffer, stream, what, error))
+  if (!call_begin (&call, self, buffer, what, error))
     return FALSE;
-  success = check_part (&call, offset, size, error);
+  success = check_part (&call, offset, size, error) && call_use_stream (&call, stream, error);
   if (success)
     {
       result = _gcuda_virtual_range_fill (call.range, offset, offset + size, TRUE);
@@ -923,14 +918,14 @@ gcuda_virtual_memory_resource_decommit (GCudaVirtualMemoryResource *self,
 
   g_return_val_if_fail (GCUDA_IS_VIRTUAL_MEMORY_RESOURCE (self), FALSE);
 
-  if (!call_begin_on_stream (&call, self, buffer, stream, what, error))
+  if (!call_begin (&call, self, buffer, what, error))
     return FALSE;
   success = check_part (&call, offset, size, error);
   if (success && !_gcuda_virtual_range_count (call.range, offset, offset + size, &count, &chunk_begin, &chunk_end))
     success = _gcuda_fail (error, GCUDA_ERROR_INVALID_ARGUMENT,
                            "%s: the bytes from offset %" G_GSIZE_FORMAT " to %" G_GSIZE_FORMAT " are one chunk, which goes as a whole; the option chunk-size makes smaller ones",
                            what, chunk_begin, chunk_end);
-  success = success && prepare_cut (&call, error);
+  success = success && call_use_stream (&call, stream, error) && prepare_cut (&call, count, error);
   if (success && count > 0)
     {
       _gcuda_stream_box_use (call.box);
