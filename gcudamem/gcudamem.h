@@ -19,6 +19,8 @@
 #include <gcudamem/resources/gcuda-pool-statistics.h>
 #include <gcudamem/resources/gcuda-device-memory-resource.h>
 #include <gcudamem/resources/gcuda-synchronous-memory-resource.h>
+#include <gcudamem/resources/gcuda-virtual-memory-options.h>
+#include <gcudamem/resources/gcuda-virtual-memory-resource.h>
 #include <gcudamem/resources/gcuda-current-resource.h>
 #include <gcudamem/gcuda-enum-types.h>
 

@@ -472,8 +472,9 @@ test_lost_context (void)
   g_autoptr (GCudaStream) healthy = NULL;
   g_auto (Told) told = { 0 };
   g_autoptr (GCudaContext) primary = NULL;
+  g_autoptr (GCudaVirtualMemoryResource) virtual_memory = NULL;
   CUcontext popped;
-  GCudaBuffer *first;
+  GCudaBuffer *first, *grown;
   guint64 sum = 0, handle;
 
   /* Whatever else it does to the process: it ends there. */
@@ -514,6 +515,10 @@ test_lost_context (void)
       sum += gcuda_buffer_get_size (made);
       g_ptr_array_add (buffers, made);
     }
+  virtual_memory = gcuda_virtual_memory_resource_new (device, NULL, &error);
+  g_assert_no_error (error);
+  grown = gcuda_memory_resource_allocate (GCUDA_MEMORY_RESOURCE (virtual_memory), SIZE, stream, &error);
+  g_assert_no_error (error);
   g_assert_true (gcuda_context_synchronize (context, &error));
   g_assert_no_error (error);
   gcuda_set_teardown_handler (handler, &told, destroyed);
@@ -535,6 +540,9 @@ test_lost_context (void)
   assert_left (gcuda_event_synchronize (event, &error), &error);
   assert_left (gcuda_memory_resource_allocate (plain, SIZE, stream, &error) != NULL, &error);
   assert_left (gcuda_memory_resource_allocate (pool, SIZE, stream, &error) != NULL, &error);
+  assert_left (gcuda_virtual_memory_resource_resize (virtual_memory, grown, 1, GCUDA_RESIZE_FLAGS_NONE, stream, &error), &error);
+  /* The driver takes virtual memory back all the same: it is no loss. */
+  g_object_unref (grown);
   /* A bad argument is a bad argument still. */
   g_assert_false (gcuda_buffer_fill (first, 1, 3, stream, &error));
   assert_error_and_clear (error, GCUDA_ERROR_INVALID_ARGUMENT);

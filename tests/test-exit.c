@@ -26,6 +26,8 @@ static struct
   GCudaStream *stream, *legacy, *per_thread, *far, *foreign_stream;
   GCudaEvent *event;
   GCudaMemoryResource *pool, *shared_pool, *synchronous;
+  GCudaVirtualMemoryResource *virtual_memory; /* NULL where the device has none */
+  GCudaBuffer *grown;                         /* of it; its old addresses, and its tail, wait for the stream */
   GCudaBuffer *buffer, *view, *on_legacy, *on_per_thread, *on_far, *plain, *foreign, *in_shared;
 } all;
 
@@ -77,9 +79,11 @@ make_all (gboolean held)
   g_autoptr (GCudaBuffer) closed = NULL;
   g_autoptr (GCudaBuffer) dropped = NULL;
   g_autoptr (GBytes) bytes = g_bytes_new_take (g_malloc0 (SIZE), SIZE);
+  g_autoptr (GCudaVirtualMemoryOptions) options = gcuda_virtual_memory_options_new ();
   CUcontext popped;
   CUstream raw;
 
+  gcuda_virtual_memory_options_set_cache_size (options, 64 << 20);
 #define CHECKED(call)          \
   G_STMT_START                 \
   {                            \
@@ -110,6 +114,12 @@ make_all (gboolean held)
   CHECKED (all.on_far = gcuda_memory_resource_allocate (all.pool, SIZE, all.far, &error));
   CHECKED (all.in_shared = gcuda_memory_resource_allocate (all.shared_pool, SIZE, all.foreign_stream, &error));
   CHECKED (all.plain = gcuda_memory_resource_allocate (all.synchronous, SIZE, all.stream, &error));
+  all.virtual_memory = gcuda_virtual_memory_resource_new (all.device, options, &error);
+  if (g_error_matches (error, GCUDA_ERROR, GCUDA_ERROR_NOT_SUPPORTED))
+    g_clear_error (&error);
+  g_assert_no_error (error);
+  if (all.virtual_memory != NULL)
+    CHECKED (all.grown = gcuda_memory_resource_allocate (GCUDA_MEMORY_RESOURCE (all.virtual_memory), SIZE, all.stream, &error));
   CHECKED (closed = gcuda_memory_resource_allocate (all.synchronous, SIZE, all.stream, &error));
   if (forking)
     in_thread (allocate_per_thread, &dropped);
@@ -129,6 +139,20 @@ make_all (gboolean held)
   pattern_fill (all.on_far, 0x44, all.far);
   pattern_fill (all.plain, 0x55, all.stream);
   pattern_fill (all.in_shared, 0x66, all.foreign_stream);
+  if (all.grown != NULL)
+    {
+      const guint64 unit = gcuda_virtual_memory_resource_get_granularity (all.virtual_memory);
+
+      pattern_fill (all.grown, 0x79, all.stream);
+      for (guint64 units = 2; units < 5; units++)
+        {
+          g_assert_true (gcuda_virtual_memory_resource_resize (all.virtual_memory, all.grown, units * unit, GCUDA_RESIZE_FLAGS_MAY_MOVE, all.stream, &error));
+          g_assert_no_error (error);
+        }
+      pattern_fill (all.grown, 0x7a, all.stream);
+      g_assert_true (gcuda_virtual_memory_resource_resize (all.virtual_memory, all.grown, unit, GCUDA_RESIZE_FLAGS_NONE, all.stream, &error));
+      g_assert_no_error (error);
+    }
   pattern_fill (closed, 0x77, all.stream);
   g_assert_true (gcuda_buffer_upload (all.plain, 0, bytes, all.stream, &error));
   g_assert_no_error (error);
@@ -153,6 +177,8 @@ drop_all (void)
   g_clear_object (&all.in_shared);
   g_clear_object (&all.plain);
   g_clear_object (&all.foreign);
+  g_clear_object (&all.grown);
+  g_clear_object (&all.virtual_memory);
   g_clear_object (&all.pool);
   g_clear_object (&all.shared_pool);
   g_clear_object (&all.synchronous);
@@ -428,6 +454,21 @@ use_forked (void)
   assert_forked (gcuda_memory_resource_allocate_address (all.pool, SIZE, 0, all.stream, &error) != 0, &error);
   assert_forked (gcuda_memory_resource_deallocate_address (all.pool, gcuda_buffer_get_address (all.buffer), SIZE, 0, all.stream, &error), &error);
   assert_forked (gcuda_memory_resource_adopt_address (all.pool, 0x1000, SIZE, all.stream, &error) != NULL, &error);
+  assert_forked (gcuda_virtual_memory_resource_new (all.device, NULL, &error) != NULL, &error);
+  if (all.grown != NULL)
+    {
+      GCudaVirtualMemoryResource *resource = all.virtual_memory;
+
+      assert_forked (gcuda_memory_resource_allocate (GCUDA_MEMORY_RESOURCE (resource), SIZE, all.stream, &error) != NULL, &error);
+      assert_forked (gcuda_virtual_memory_resource_get_capacity (resource, all.grown, &error) != 0, &error);
+      assert_forked (gcuda_virtual_memory_resource_resize (resource, all.grown, 1, GCUDA_RESIZE_FLAGS_NONE, all.stream, &error), &error);
+      assert_forked (gcuda_virtual_memory_resource_reserve (resource, SIZE, all.stream, &error) != NULL, &error);
+      assert_forked (gcuda_virtual_memory_resource_commit (resource, all.grown, 0, SIZE, all.stream, &error), &error);
+      assert_forked (gcuda_virtual_memory_resource_decommit (resource, all.grown, 0, SIZE, all.stream, &error), &error);
+      assert_forked (gcuda_virtual_memory_resource_set_access (resource, all.grown, all.device, GCUDA_MEMORY_ACCESS_READ, &error), &error);
+      assert_forked (gcuda_virtual_memory_resource_add_peer (resource, all.device, GCUDA_MEMORY_ACCESS_READ, &error), &error);
+      assert_forked (gcuda_virtual_memory_resource_trim (resource, 0, &error), &error);
+    }
   assert_forked (gcuda_buffer_new_for_address (all.device, 0x1000, SIZE, NULL, all.stream, &error) != NULL, &error);
   assert_forked (gcuda_buffer_fill (all.buffer, 1, 1, all.stream, &error), &error);
   assert_forked (gcuda_buffer_copy_to (all.buffer, all.on_legacy, all.stream, &error), &error);
@@ -703,8 +744,9 @@ child_reset (void)
   g_autoptr (GCudaBuffer) fresh = NULL;
   g_autoptr (GBytes) bytes = g_bytes_new_static ("1234", 4);
   GCudaStream *streams[] = { stream, legacy, per_thread };
-  GCudaBuffer *buffers[3], *plain_buffer, *plain_legacy, *view;
-  guint64 addresses[3], plain_address, loose, id;
+  g_autoptr (GCudaVirtualMemoryResource) virtual_memory = NULL;
+  GCudaBuffer *buffers[3], *plain_buffer, *plain_legacy, *view, *grown = NULL;
+  guint64 addresses[3], unit = 0, plain_address, loose, id;
   g_auto (GStrv) log = NULL;
   int count = 0;
 
@@ -724,6 +766,14 @@ child_reset (void)
   plain_address = gcuda_buffer_get_address (plain_buffer);
   loose = gcuda_memory_resource_allocate_address (pool, SIZE, 0, stream, &error);
   g_assert_no_error (error);
+  if (gcuda_test_is_simulated ())
+    {
+      virtual_memory = gcuda_virtual_memory_resource_new (device, NULL, &error);
+      g_assert_no_error (error);
+      unit = gcuda_virtual_memory_resource_get_granularity (virtual_memory);
+      grown = gcuda_memory_resource_allocate (GCUDA_MEMORY_RESOURCE (virtual_memory), unit, stream, &error);
+      g_assert_no_error (error);
+    }
   g_assert_true (gcuda_event_record (event, stream, &error));
   g_assert_true (gcuda_device_synchronize (device, &error));
   g_assert_true (gcuda_reclaim (NULL, &error));
@@ -784,6 +834,19 @@ child_reset (void)
 
   if (gcuda_test_is_simulated ())
     {
+      GcudasimBalance balance;
+
+      /* Virtual memory belongs to no context: on a stream of the new one it can be resized, and its recipe's is as if passed. */
+      assert_destroyed (gcuda_virtual_memory_resource_resize (virtual_memory, grown, 2 * unit, GCUDA_RESIZE_FLAGS_MAY_MOVE, stream, &error), &error);
+      g_assert_true (gcuda_virtual_memory_resource_resize (virtual_memory, grown, 2 * unit, GCUDA_RESIZE_FLAGS_MAY_MOVE, fresh_stream, &error));
+      g_assert_no_error (error);
+      g_assert_finalize_object (grown);
+      g_assert_true (gcuda_reclaim (NULL, &error));
+      SIMULATOR (gcudasim_balance)
+      (&balance);
+      g_assert_cmpuint (balance.mappings, ==, 0);
+      g_assert_cmpuint (balance.memory_handles, ==, 0);
+      g_assert_cmpuint (balance.reservations, ==, 0);
       g_strfreev (gcuda_test_log_take ());
       gcuda_test_log_start ();
     }

@@ -32,6 +32,8 @@ typedef struct
   CUstream raw_stream;
   CUcontext raw_context;
   GCudaDevice *peer;
+  GCudaVirtualMemoryResource *virtual_memory;
+  GCudaBuffer *grown; /* of it; three of its units */
 
   gpointer made; /* what the operation returned */
 } Scene;
@@ -743,6 +745,93 @@ run_synchronous_new_for_device (Scene *scene,
   return MADE (scene, gcuda_synchronous_memory_resource_new_for_device (scene->bed->device, error));
 }
 
+/* Virtual memory; what its own test does with one stream and nothing current is here done with all. */
+
+static gboolean
+run_virtual_new (Scene *scene,
+                 GError **error)
+{
+  g_autoptr (GCudaVirtualMemoryOptions) options = gcuda_virtual_memory_options_new ();
+  GCudaDevice *devices[] = { scene->bed->device, scene->peer };
+
+  gcuda_virtual_memory_options_set_handle_types (options, GCUDA_HANDLE_TYPES_POSIX_FD);
+  gcuda_virtual_memory_options_set_gpu_direct_rdma (options, TRUE);
+  gcuda_virtual_memory_options_set_placement (options, devices, 2, GCUDA_MEMORY_PLACEMENT_BLOCKED);
+  gcuda_virtual_memory_options_add_peer (options, scene->peer, GCUDA_MEMORY_ACCESS_READ);
+  return MADE (scene, gcuda_virtual_memory_resource_new (scene->bed->device, options, error));
+}
+
+static gboolean
+run_virtual_new_host (Scene *scene,
+                      GError **error)
+{
+  g_autoptr (GCudaVirtualMemoryOptions) options = gcuda_virtual_memory_options_new ();
+
+  gcuda_virtual_memory_options_set_location (options, GCUDA_MEMORY_LOCATION_HOST_NUMA, 0);
+  return MADE (scene, gcuda_virtual_memory_resource_new (scene->bed->device, options, error));
+}
+
+static guint64
+virtual_unit (Scene *scene)
+{
+  return gcuda_virtual_memory_resource_get_granularity (scene->virtual_memory);
+}
+
+static void
+set_up_virtual (Scene *scene)
+{
+  g_autoptr (GCudaVirtualMemoryOptions) options = gcuda_virtual_memory_options_new ();
+  g_autoptr (GError) error = NULL;
+
+  gcuda_virtual_memory_options_set_max_size (options, 8 << 20);
+  gcuda_virtual_memory_options_set_chunk_size (options, 1);
+  scene->virtual_memory = gcuda_virtual_memory_resource_new (scene->bed->device, options, &error);
+  g_assert_no_error (error);
+  scene->grown = gcuda_memory_resource_allocate (GCUDA_MEMORY_RESOURCE (scene->virtual_memory), 3 * virtual_unit (scene), scene->bed->stream, &error);
+  g_assert_no_error (error);
+}
+
+static void
+tear_down_virtual (Scene *scene)
+{
+  g_autoptr (GError) error = NULL;
+
+  /* Its uses are on other streams than the one that it was allocated on. */
+  g_assert_true (gcuda_device_synchronize (scene->bed->device, &error));
+  g_clear_object (&scene->made);
+  g_clear_object (&scene->grown);
+  g_clear_object (&scene->virtual_memory);
+}
+
+static gboolean
+run_allocate_virtual (Scene *scene,
+                      GError **error)
+{
+  return MADE (scene, gcuda_memory_resource_allocate (GCUDA_MEMORY_RESOURCE (scene->virtual_memory), SIZE, scene->stream, error));
+}
+
+static gboolean
+run_virtual_reserve (Scene *scene,
+                     GError **error)
+{
+  return MADE (scene, gcuda_virtual_memory_resource_reserve (scene->virtual_memory, SIZE, scene->stream, error));
+}
+
+static gboolean
+run_virtual_grow (Scene *scene,
+                  GError **error)
+{
+  return gcuda_virtual_memory_resource_resize (scene->virtual_memory, scene->grown, 4 * virtual_unit (scene), GCUDA_RESIZE_FLAGS_NONE, scene->stream, error);
+}
+
+/* In a context with no event in stock. */
+static gboolean
+run_virtual_shrink_far (Scene *scene,
+                        GError **error)
+{
+  return gcuda_virtual_memory_resource_resize (scene->virtual_memory, scene->grown, 1, GCUDA_RESIZE_FLAGS_NONE, scene->far, error);
+}
+
 #define RELEASES .until = "cuThreadExchangeStreamCaptureMode"
 #define UNKNOWN_QUESTION                                                                              \
   {                                                                                                   \
@@ -808,6 +897,12 @@ static const Operation operations[] = {
   { "deallocate/address-synchronous", .flags = FLAG_ALL_STREAMS, .run = run_deallocate_address_synchronous, .set_up = set_up_address_synchronous, .tear_down = tear_down_address_synchronous,
     .harmless = { { "cuCtxGetId", "whether the memory went with its context can't be told: the free itself finds out", 2 },
                   { "cuCtxPopCurrent", "it is freed: a failure would have the caller free it again" } } },
+  { "virtual/new", .flags = FLAG_PEER, .run = run_virtual_new },
+  { "virtual/new-host", .run = run_virtual_new_host },
+  { "allocate/virtual", .flags = FLAG_ALL_STREAMS, .run = run_allocate_virtual, .set_up = set_up_virtual, .tear_down = tear_down_virtual },
+  { "allocate/virtual-reserve", .flags = FLAG_ALL_STREAMS, .run = run_virtual_reserve, .set_up = set_up_virtual, .tear_down = tear_down_virtual },
+  { "allocate/virtual-grow", .flags = FLAG_ALL_STREAMS, .run = run_virtual_grow, .set_up = set_up_virtual, .tear_down = tear_down_virtual },
+  { "allocate/virtual-shrink-far", .run = run_virtual_shrink_far, .set_up = set_up_virtual, .tear_down = tear_down_virtual },
   { "buffer/new-for-address", .run = run_new_for_address },
   { "buffer/fill", .flags = FLAG_ALL_STREAMS, .run = run_fill },
   { "buffer/fill-2", .run = run_fill_2 },
@@ -1125,6 +1220,9 @@ assert_same_balance (const GcudasimBalance *before,
   g_assert_cmpuint (after.graphs, ==, before->graphs);
   g_assert_cmpuint (after.graph_execs, ==, before->graph_execs);
   g_assert_cmpuint (after.user_objects, ==, before->user_objects);
+  g_assert_cmpuint (after.reservations, ==, before->reservations);
+  g_assert_cmpuint (after.mappings, ==, before->mappings);
+  g_assert_cmpuint (after.memory_handles, ==, before->memory_handles);
   g_assert_cmpuint (after.events, <=, before->events + more_events);
 }
 
@@ -1500,6 +1598,7 @@ typedef enum
   DROP_SYNCHRONOUS_BUFFER,
   DROP_SYNCHRONOUS_BUFFER_LEGACY,
   DROP_SYNCHRONOUS_BUFFER_PER_THREAD,
+  DROP_VIRTUAL_BUFFER,
   DROP_STREAM,
   DROP_EVENT,
   DROP_POOL,
@@ -1556,6 +1655,11 @@ static const Teardown teardowns[] = {
   { "synchronous-buffer/per-thread-record", DROP_SYNCHRONOUS_BUFFER_PER_THREAD, "cuEventRecord:1=UNKNOWN", END_RELEASED, NULL },
   { "synchronous-buffer/per-thread-push", DROP_SYNCHRONOUS_BUFFER_PER_THREAD, "cuCtxPushCurrent:1=UNKNOWN", END_RELEASED, NULL },
   { "synchronous-buffer/per-thread-query", DROP_SYNCHRONOUS_BUFFER_PER_THREAD, "cuEventQuery:1=UNKNOWN", END_RELEASED, NULL },
+  { "virtual-buffer/not-permitted", DROP_VIRTUAL_BUFFER, "cuMemUnmap:1=NOT_PERMITTED", END_RELEASED, NULL },
+  { "virtual-buffer/capture", DROP_VIRTUAL_BUFFER, "cuMemUnmap:1=STREAM_CAPTURE_UNSUPPORTED", END_RELEASED, NULL },
+  { "virtual-buffer/record", DROP_VIRTUAL_BUFFER, "cuEventRecord:1=UNKNOWN", END_RELEASED, NULL },
+  { "virtual-buffer/query", DROP_VIRTUAL_BUFFER, "cuEventQuery:1=UNKNOWN", END_RELEASED, NULL },
+  { "virtual-buffer/is-capturing", DROP_VIRTUAL_BUFFER, "cuStreamIsCapturing:1=UNKNOWN", END_RELEASED, NULL },
   { "stream/unknown", DROP_STREAM, "cuStreamDestroy:1=UNKNOWN", END_LEAKED, "cuStreamDestroy" },
   { "stream/deinitialized", DROP_STREAM, "cuStreamDestroy:1=DEINITIALIZED", END_SILENT, NULL },
   { "stream/not-permitted", DROP_STREAM, "cuStreamDestroy:1=NOT_PERMITTED", END_RELEASED, NULL },
@@ -1603,6 +1707,7 @@ test_teardown (Bed *bed,
     {
     case DROP_POOL_BUFFER:
     case DROP_SYNCHRONOUS_BUFFER:
+    case DROP_VIRTUAL_BUFFER:
       stream = gcuda_stream_new (bed->context, GCUDA_STREAM_FLAGS_NONE, 0, &error);
       break;
     case DROP_POOL_BUFFER_LEGACY:
@@ -1641,6 +1746,9 @@ test_teardown (Bed *bed,
         case DROP_POOL_BUFFER_LEGACY:
         case DROP_POOL_BUFFER_PER_THREAD:
           resource = GCUDA_MEMORY_RESOURCE (gcuda_device_memory_resource_new_pool (bed->device, 0, GCUDA_HANDLE_TYPES_NONE, &error));
+          break;
+        case DROP_VIRTUAL_BUFFER:
+          resource = GCUDA_MEMORY_RESOURCE (gcuda_virtual_memory_resource_new (bed->device, NULL, &error));
           break;
         default:
           resource = GCUDA_MEMORY_RESOURCE (gcuda_synchronous_memory_resource_new (bed->context, &error));

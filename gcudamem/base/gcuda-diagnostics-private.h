@@ -12,6 +12,7 @@ typedef enum
   GCUDA_DEBUG_ALLOC = 1 << 1,
   GCUDA_DEBUG_RECIPE = 1 << 2,
   GCUDA_DEBUG_RECLAIM = 1 << 3,
+  GCUDA_DEBUG_VMM = 1 << 4,
 } GCudaDebugFlags;
 
 GCudaDebugFlags _gcuda_debug_flags (void);

@@ -6,6 +6,7 @@ static const GDebugKey debug_keys[] = {
   { "alloc", GCUDA_DEBUG_ALLOC },
   { "recipe", GCUDA_DEBUG_RECIPE },
   { "reclaim", GCUDA_DEBUG_RECLAIM },
+  { "vmm", GCUDA_DEBUG_VMM },
 };
 
 GCudaDebugFlags

@@ -24,6 +24,7 @@ typedef enum
   GCUDA_DRIVER_GROUP_POOLS = 1 << 1,
   GCUDA_DRIVER_GROUP_CONTEXT_EVENTS = 1 << 2,
   GCUDA_DRIVER_GROUP_CAPTURE = 1 << 3,
+  GCUDA_DRIVER_GROUP_VIRTUAL = 1 << 4,
 } GCudaDriverGroup;
 
 /* Loads and initialises the driver on the first call; a failure is not remembered. NULL with an error in a forked child. */

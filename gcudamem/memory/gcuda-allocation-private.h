@@ -36,6 +36,19 @@ gsize _gcuda_allocation_get_size (GCudaAllocation *self);
 GCudaMemoryResource *_gcuda_allocation_get_resource (GCudaAllocation *self);
 GCudaDevice *_gcuda_allocation_get_device (GCudaAllocation *self);
 
+/*
+ * For a resource that moves or shrinks memory which it handed out. Shared: something holds it beside one buffer and the
+ * caller. A change begins only if nothing does; until it ends, which is soon and without a driver call in between, whoever
+ * wants to hold the memory waits.
+ */
+gboolean _gcuda_allocation_is_shared (GCudaAllocation *self);
+gboolean _gcuda_allocation_begin_change (GCudaAllocation *self);
+void _gcuda_allocation_end_change (GCudaAllocation *self,
+                                   CUdeviceptr address,
+                                   gsize size);
+void _gcuda_allocation_grow (GCudaAllocation *self,
+                             gsize size);
+
 /* Replaces the recipe by @box, whose use is taken over on success, and the calling thread. */
 gboolean _gcuda_allocation_set_stream (GCudaAllocation *self,
                                        GCudaStreamBox *box,
@@ -45,6 +58,9 @@ gboolean _gcuda_allocation_set_stream (GCudaAllocation *self,
 gboolean _gcuda_allocation_reserve (GCudaStreamBox *box,
                                     gboolean frees_in_order,
                                     GError **error);
+
+/* After OUT_OF_MEMORY: waits for memory that is about to be freed. FALSE: there is none, do not ask again. */
+gboolean _gcuda_reclaim_memory (void);
 
 /* Allocates for a resource of any kind, on @stream, whose box is in use by the caller; frees what waits to be freed and tries again where memory is out. */
 gboolean _gcuda_allocate (GCudaMemoryResource *resource,

@@ -9,6 +9,9 @@ enum
   LOCK_BIT = 0, /* guards the recipe; no driver call under it */
 };
 
+/* In the number of holders: address and size are being changed. */
+#define CHANGING (1 << 30)
+
 struct _GCudaAllocation
 {
   GCudaStreamWaiter waiter; /* in the reclaimer, after the last holder */
@@ -108,15 +111,53 @@ _gcuda_allocation_hold (GCudaAllocation *self)
   gint holders = g_atomic_int_get (&self->holders);
 
   while (holders > 0)
-    if (g_atomic_int_compare_and_exchange_full (&self->holders, holders, holders + 1, &holders))
-      return TRUE;
+    if (G_UNLIKELY ((holders & CHANGING) != 0))
+      {
+        g_thread_yield ();
+        holders = g_atomic_int_get (&self->holders);
+      }
+    else if (g_atomic_int_compare_and_exchange_full (&self->holders, holders, holders + 1, &holders))
+      {
+        return TRUE;
+      }
   return FALSE;
+}
+
+gboolean
+_gcuda_allocation_is_shared (GCudaAllocation *self)
+{
+  return g_atomic_int_get (&self->holders) != 2;
+}
+
+gboolean
+_gcuda_allocation_begin_change (GCudaAllocation *self)
+{
+  return g_atomic_int_compare_and_exchange (&self->holders, 2, 2 | CHANGING);
+}
+
+void
+_gcuda_allocation_end_change (GCudaAllocation *self,
+                              CUdeviceptr address,
+                              gsize size)
+{
+  __atomic_store_n (&self->address, address, __ATOMIC_RELAXED);
+  self->size = size;
+  /* One of the two may be gone meanwhile, but not the caller. */
+  g_atomic_int_add (&self->holders, -CHANGING);
+}
+
+void
+_gcuda_allocation_grow (GCudaAllocation *self,
+                        gsize size)
+{
+  self->size = size;
 }
 
 CUdeviceptr
 _gcuda_allocation_get_address (GCudaAllocation *self)
 {
-  return self->address;
+  /* A buffer's address is asked for also by those who do not hold it. */
+  return __atomic_load_n (&self->address, __ATOMIC_RELAXED);
 }
 
 gsize
@@ -247,7 +288,10 @@ free_now (GCudaAllocation *self)
       }
   else if (!_gcuda_context_box_is_alive (self->stream->context))
     {
-      report (self, operations->free_call, operations->deallocate_gone (self->resource, self->address));
+      result = operations->deallocate_gone (self->resource, self->address);
+      if (result == CUDA_ERROR_NOT_PERMITTED)
+        return GCUDA_RECLAIM_AGAIN;
+      report (self, operations->free_call, result);
       return GCUDA_RECLAIM_DONE;
     }
 
@@ -444,6 +488,15 @@ _gcuda_allocation_unhold (GCudaAllocation *self)
 
 /* Allocating */
 
+gboolean
+_gcuda_reclaim_memory (void)
+{
+  if (!_gcuda_reclaimer_has_work ())
+    return FALSE;
+  _gcuda_reclaimer_settle (g_get_monotonic_time () + RECLAIM_PATIENCE, NULL);
+  return TRUE;
+}
+
 static CUresult
 allocate_once (GCudaMemoryResource *resource,
                const GCudaResourceOperations *operations,
@@ -453,12 +506,8 @@ allocate_once (GCudaMemoryResource *resource,
 {
   CUresult result = operations->allocate (resource, size, call, address);
 
-  /* Memory may be on its way: wait for what can come, then ask once more. */
-  if (result == CUDA_ERROR_OUT_OF_MEMORY && _gcuda_reclaimer_has_work ())
-    {
-      _gcuda_reclaimer_settle (g_get_monotonic_time () + RECLAIM_PATIENCE, NULL);
-      result = operations->allocate (resource, size, call, address);
-    }
+  if (result == CUDA_ERROR_OUT_OF_MEMORY && _gcuda_reclaim_memory ())
+    result = operations->allocate (resource, size, call, address);
   return result;
 }
 

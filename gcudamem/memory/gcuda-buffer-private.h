@@ -15,4 +15,22 @@ GCudaAllocation *_gcuda_buffer_hold (GCudaBuffer *self,
                                      const char *what,
                                      GError **error);
 
+/* Whether it is a part of another buffer, or all of it. */
+gboolean _gcuda_buffer_is_view (GCudaBuffer *self);
+
+/* For the resource of the memory, on a buffer that is no view and whose @allocation it holds: another size, and another
+ * address too. FALSE, and nothing was done, if anything else holds the memory. Without a notification, which follows when
+ * all is done. */
+gboolean _gcuda_buffer_change (GCudaBuffer *self,
+                               GCudaAllocation *allocation,
+                               CUdeviceptr address,
+                               gsize size);
+/* The same where it grows in place: whoever else holds the memory does not mind. */
+void _gcuda_buffer_grow (GCudaBuffer *self,
+                         GCudaAllocation *allocation,
+                         gsize size);
+void _gcuda_buffer_notify_change (GCudaBuffer *self,
+                                  gboolean address,
+                                  gboolean size);
+
 G_END_DECLS

@@ -24,8 +24,9 @@ struct _GCudaBuffer
 
   GCudaAllocation *allocation; /* NULL for an object made by bare new; else to the end */
   gsize offset;
-  gsize size;
+  gsize size; /* may grow, and while nothing else holds the memory shrink */
   gint closed;
+  gboolean view;
 };
 
 G_DEFINE_FINAL_TYPE (GCudaBuffer, gcuda_buffer, G_TYPE_OBJECT)
@@ -85,7 +86,7 @@ gcuda_buffer_get_property (GObject *object,
   switch (id)
     {
     case PROP_SIZE:
-      g_value_set_uint64 (value, self->size);
+      g_value_set_uint64 (value, gcuda_buffer_get_size (self));
       break;
     case PROP_ADDRESS:
       g_value_set_uint64 (value, gcuda_buffer_get_address (self));
@@ -123,7 +124,7 @@ gcuda_buffer_class_init (GCudaBufferClass *klass)
   /**
    * GCudaBuffer:size: (getter get_size)
    *
-   * How many bytes the buffer has. It stays when the buffer is closed.
+   * How many bytes the buffer has. It stays when the buffer is closed. Only [method@VirtualMemoryResource.resize] changes it.
    *
    * Since: 0.1
    */
@@ -132,7 +133,8 @@ gcuda_buffer_class_init (GCudaBufferClass *klass)
   /**
    * GCudaBuffer:address: (getter get_address)
    *
-   * The memory's address on the device; 0 when closed or empty.
+   * The memory's address on the device; 0 when closed or empty. It changes when the buffer is closed, and where
+   * [method@VirtualMemoryResource.resize] moves it.
    *
    * Since: 0.1
    */
@@ -317,7 +319,50 @@ gcuda_buffer_new_view (GCudaBuffer *buffer,
   self = _gcuda_buffer_new (_gcuda_allocation_ref (allocation));
   self->offset = buffer->offset + offset;
   self->size = size;
+  self->view = TRUE;
   return self;
+}
+
+gboolean
+_gcuda_buffer_is_view (GCudaBuffer *self)
+{
+  return self->view;
+}
+
+gboolean
+_gcuda_buffer_change (GCudaBuffer *self,
+                      GCudaAllocation *allocation,
+                      CUdeviceptr address,
+                      gsize size)
+{
+  if (!_gcuda_allocation_begin_change (allocation))
+    return FALSE;
+  __atomic_store_n (&self->size, size, __ATOMIC_RELAXED);
+  _gcuda_allocation_end_change (allocation, address, size);
+  return TRUE;
+}
+
+void
+_gcuda_buffer_grow (GCudaBuffer *self,
+                    GCudaAllocation *allocation,
+                    gsize size)
+{
+  _gcuda_allocation_grow (allocation, size);
+  __atomic_store_n (&self->size, size, __ATOMIC_RELAXED);
+}
+
+void
+_gcuda_buffer_notify_change (GCudaBuffer *self,
+                             gboolean address,
+                             gboolean size)
+{
+  /* A handler may drop what the caller holds. */
+  g_object_ref (self);
+  if (address)
+    g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_ADDRESS]);
+  if (size)
+    g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_SIZE]);
+  g_object_unref (self);
 }
 
 /**
@@ -453,7 +498,7 @@ gcuda_buffer_get_size (GCudaBuffer *self)
 {
   g_return_val_if_fail (GCUDA_IS_BUFFER (self), 0);
 
-  return self->size;
+  return __atomic_load_n (&self->size, __ATOMIC_RELAXED);
 }
 
 /**

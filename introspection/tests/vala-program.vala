@@ -91,10 +91,31 @@ void resource_of_a_program () {
     }
 }
 
+void virtual_memory () {
+    var device = first_device ();
+    if (device == null)
+        return;
+    try {
+        var stream = new GCuda.Stream.for_device (device);
+        var options = new GCuda.VirtualMemoryOptions ();
+        options.set_max_size (1 << 30);
+        var resource = new GCuda.VirtualMemoryResource (device, options);
+        var buffer = resource.allocate (64, stream);
+        var address = buffer.get_address ();
+        resource.resize (buffer, 2 * resource.get_granularity (), GCuda.ResizeFlags.NONE, stream);
+        assert (buffer.get_address () == address);
+        assert (resource.get_capacity (buffer) == 2 * resource.get_granularity ());
+    } catch (Error error) {
+        Test.message ("%s", error.message);
+        Test.fail ();
+    }
+}
+
 int main (string[] args) {
     Test.init (ref args);
     Test.add_func ("/vala/round-trip", round_trip);
     Test.add_func ("/vala/errors", errors);
     Test.add_func ("/vala/resource-of-a-program", resource_of_a_program);
+    Test.add_func ("/vala/virtual-memory", virtual_memory);
     return Test.run ();
 }
