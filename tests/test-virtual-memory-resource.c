@@ -621,6 +621,33 @@ test_shrink (Case *test,
   g_clear_object (&buffer);
 }
 
+/* A growth that has taken a tail back keeps it, also when the stream passes the cut meanwhile. */
+static void
+test_take_back_in_time (Case *test,
+                        gconstpointer data)
+{
+  g_autoptr (GCudaVirtualMemoryOptions) options = gcuda_virtual_memory_options_new ();
+  g_autoptr (GCudaVirtualMemoryResource) resource = NULL;
+  g_autoptr (GCudaBuffer) buffer = NULL;
+  GCudaStream *stream = test->bed.stream;
+  const guint64 unit = test->unit;
+
+  gcuda_virtual_memory_options_set_max_size (options, 40 * unit);
+  gcuda_virtual_memory_options_set_chunk_size (options, unit);
+  resource = make_resource (test, options);
+  buffer = allocate (resource, 2 * unit, stream);
+  for (guint i = 0; i < 60; i++)
+    {
+      resize (resource, buffer, unit, NONE, stream);
+      /* Long enough for the cut to come in between. */
+      resize (resource, buffer, 40 * unit, NONE, stream);
+      g_assert_cmpuint (capacity (resource, buffer), ==, 40 * unit);
+      fill_part (buffer, unit, 64, 1, stream);
+      resize (resource, buffer, 2 * unit, NONE, stream);
+      settle ();
+    }
+}
+
 /* A chunk stays as long as a byte of it is needed. */
 static void
 test_shrink_within_a_chunk (Case *test,
@@ -641,6 +668,13 @@ test_shrink_within_a_chunk (Case *test,
 
       assert_calls (log, 0, 0, 0, 0, 0);
     }
+  pattern_assert (buffer, 7, stream);
+  /* One that the end lies in, and one behind it. */
+  resize (test->virtual, buffer, 6 * test->unit, MAY_MOVE, stream);
+  g_assert_cmpuint (capacity (test->virtual, buffer), ==, 6 * test->unit);
+  resize (test->virtual, buffer, 2 * test->unit, NONE, stream);
+  g_assert_cmpuint (capacity (test->virtual, buffer), ==, 4 * test->unit);
+  settle ();
   pattern_assert (buffer, 7, stream);
 }
 
@@ -1514,8 +1548,9 @@ static const Operation operations[] = {
   { "shrink", run_shrink },
   { "commit", run_commit },
   { "decommit", run_decommit },
-  { "set-access", run_set_access, .peer = TRUE },
-  { "add-peer", run_add_peer, .peer = TRUE },
+  /* The hole makes it two calls. */
+  { "set-access", run_set_access, .peer = TRUE, .full = TRUE },
+  { "add-peer", run_add_peer, .peer = TRUE, .full = TRUE },
 };
 
 static void
@@ -2108,7 +2143,7 @@ test_one_buffer (Case *test,
   g_object_set_data (G_OBJECT (test->virtual), "buffer", buffer);
   for (guint i = 0; i < G_N_ELEMENTS (threads); i++)
     {
-      randoms[i] = (Random){ test, test->virtual, g_test_rand_int (), 200 };
+      randoms[i] = (Random){ test, test->virtual, g_test_rand_int (), 1500 };
       threads[i] = g_thread_new ("resize", resize_often, &randoms[i]);
     }
   for (guint i = 0; i < G_N_ELEMENTS (threads); i++)
@@ -2133,6 +2168,7 @@ main (int argc,
   add ("grow-beside", test_grow_beside);
   add ("grow-by-moving", test_grow_by_moving);
   add ("shrink", test_shrink);
+  add ("take-back-in-time", test_take_back_in_time);
   add ("shrink-within-a-chunk", test_shrink_within_a_chunk);
   add ("holders", test_holders);
   add ("reserve", test_reserve);
