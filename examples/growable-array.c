@@ -324,7 +324,11 @@ run (const char *path,
   g_print ("\naddress    0x%" G_GINT64_MODIFIER "x, from %.0f to %.0f MiB in %u steps\n", array.address, (double) array.chunk / MIB,
            (double) gcuda_buffer_get_size (array.buffer) / MIB, array.grown->len);
   g_print ("SHA-256    %s of %" G_GUINT64_FORMAT " bytes, as expected\n", g_checksum_get_string (array.expected), array.length);
-  return plot == NULL || write_plot (&array, plot, error);
+  if (plot != NULL && !write_plot (&array, plot, error))
+    return FALSE;
+  /* To the last byte, before the program ends. */
+  g_clear_object (&array.buffer);
+  return gcuda_reclaim (NULL, error);
 }
 
 int

@@ -515,20 +515,29 @@ call_begin (Call *call,
             const char *what,
             GError **error)
 {
-  call->allocation = hold_buffer (self, buffer, what, error);
-  if (call->allocation == NULL)
-    return FALSE;
   call->space = self->space;
   call->buffer = buffer;
   call->box = NULL;
   call->what = what;
-  call->range = _gcuda_virtual_range_begin (self->space, call->allocation);
-  if (call->range != NULL)
-    return TRUE;
-  /* Adopted, and never checked. */
-  _gcuda_fail (error, GCUDA_ERROR_INVALID_ARGUMENT, "%s: the memory of the buffer is not from this resource", what);
-  _gcuda_allocation_unhold (call->allocation);
-  return FALSE;
+  for (;;)
+    {
+      CUdeviceptr address;
+      gboolean busy;
+
+      call->allocation = hold_buffer (self, buffer, what, error);
+      if (call->allocation == NULL)
+        return FALSE;
+      call->range = _gcuda_virtual_range_begin (self->space, call->allocation, &busy);
+      if (call->range != NULL)
+        return TRUE;
+      address = _gcuda_allocation_get_address (call->allocation);
+      /* Not held while it waits: the other call may have to be the only one that holds it. */
+      _gcuda_allocation_unhold (call->allocation);
+      /* Adopted, and never checked. */
+      if (!busy)
+        return _gcuda_fail (error, GCUDA_ERROR_INVALID_ARGUMENT, "%s: the memory of the buffer is not from this resource", what);
+      _gcuda_virtual_space_wait (self->space, address);
+    }
 }
 
 static void

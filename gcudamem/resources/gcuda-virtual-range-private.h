@@ -70,9 +70,13 @@ CUresult _gcuda_virtual_space_set_access (GCudaVirtualSpace *self,
 CUresult _gcuda_virtual_space_trim (GCudaVirtualSpace *self,
                                     gsize keep);
 
-/* The range of an allocation, for the caller alone; NULL if it has none. */
+/* The range of an allocation, for the caller alone; NULL if it has none, or if another call has it: then wait for that one's
+ * end, and ask again. */
 GCudaVirtualRange *_gcuda_virtual_range_begin (GCudaVirtualSpace *space,
-                                               GCudaAllocation *allocation);
+                                               GCudaAllocation *allocation,
+                                               gboolean *busy);
+void _gcuda_virtual_space_wait (GCudaVirtualSpace *self,
+                                CUdeviceptr address);
 void _gcuda_virtual_range_end (GCudaVirtualRange *self);
 
 CUdeviceptr _gcuda_virtual_range_get_address (GCudaVirtualRange *self);

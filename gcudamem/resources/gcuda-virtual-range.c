@@ -42,6 +42,7 @@ struct _GCudaVirtualRange
   CUdeviceptr address;
   GArray *reservations;
   gsize reserved; /* of all of them */
+  gboolean lost;  /* the driver would not unmap it, and that was reported */
   /* Under the lock of the space */
   gboolean busy;
   gboolean closed;     /* no allocation has it any more */
@@ -70,6 +71,22 @@ report (GCudaVirtualSpace *space,
     }
   _gcuda_fail_driver (&error, result, "giving back virtual memory of device %d", (int) space->context->device);
   _gcuda_report_teardown (error, call, handle, leaked);
+}
+
+/* Whether a failure goes away by itself: that of a thread of the driver's, or of a capture. */
+static gboolean
+is_for_now (CUresult result)
+{
+  switch ((int) result)
+    {
+    case CUDA_ERROR_NOT_PERMITTED:
+    case CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED:
+    case CUDA_ERROR_STREAM_CAPTURE_INVALIDATED:
+    case CUDA_ERROR_STREAM_CAPTURE_IMPLICIT:
+      return TRUE;
+    default:
+      return FALSE;
+    }
 }
 
 /* Rights */
@@ -365,13 +382,6 @@ unmap_rest (GCudaVirtualRange *self)
 }
 
 static void
-free_mapping (gpointer mapping,
-              gpointer data)
-{
-  g_free (mapping);
-}
-
-static void
 range_unref (GCudaVirtualRange *self)
 {
   GCudaVirtualSpace *space = self->space;
@@ -380,19 +390,29 @@ range_unref (GCudaVirtualRange *self)
 
   if (!g_atomic_int_dec_and_test (&self->refs))
     return;
-  result = unmap_rest (self);
-  for (guint i = 0; i < self->mappings->len; i++)
-    left += mapping_at (self, i)->chunk->size;
-  report (space, result, "cuMemUnmap", self->address, left);
-  /* The driver frees no addresses that are mapped. */
-  for (guint i = self->reservations->len; i > 0 && left == 0; i--)
+  if (!self->lost)
     {
-      const Reservation *reservation = &g_array_index (self->reservations, Reservation, i - 1);
+      result = unmap_rest (self);
+      for (guint i = 0; i < self->mappings->len; i++)
+        left += mapping_at (self, i)->chunk->size;
+      report (space, result, "cuMemUnmap", self->address, left);
+      /* The driver frees no addresses that are mapped. */
+      for (guint i = self->reservations->len; i > 0 && left == 0; i--)
+        {
+          const Reservation *reservation = &g_array_index (self->reservations, Reservation, i - 1);
 
-      report (space, _gcuda_driver.MemAddressFree (reservation->address, reservation->size), "cuMemAddressFree", reservation->address, 0);
+          report (space, _gcuda_driver.MemAddressFree (reservation->address, reservation->size), "cuMemAddressFree", reservation->address, 0);
+        }
     }
-  /* What could not be unmapped keeps its chunk. */
-  g_ptr_array_foreach (self->mappings, free_mapping, NULL);
+  for (guint i = 0; i < self->mappings->len; i++)
+    {
+      Mapping *mapping = mapping_at (self, i);
+
+      /* What could not be unmapped stays with the driver. */
+      if (g_atomic_int_dec_and_test (&mapping->chunk->refs))
+        g_free (mapping->chunk);
+      g_free (mapping);
+    }
   g_ptr_array_unref (self->mappings);
   g_array_unref (self->reservations);
   g_array_unref (self->access);
@@ -451,18 +471,32 @@ lookup (GCudaVirtualSpace *space,
 
 GCudaVirtualRange *
 _gcuda_virtual_range_begin (GCudaVirtualSpace *space,
-                            GCudaAllocation *allocation)
+                            GCudaAllocation *allocation,
+                            gboolean *busy)
 {
   GCudaVirtualRange *self;
 
   g_mutex_lock (&space->lock);
-  /* Another call may move it meanwhile. */
-  while ((self = lookup (space, _gcuda_allocation_get_address (allocation))) != NULL && self->busy)
-    g_cond_wait (&space->changed, &space->lock);
+  self = lookup (space, _gcuda_allocation_get_address (allocation));
+  *busy = self != NULL && self->busy;
+  if (*busy)
+    self = NULL;
   if (self != NULL)
     self->busy = TRUE;
   g_mutex_unlock (&space->lock);
   return self;
+}
+
+void
+_gcuda_virtual_space_wait (GCudaVirtualSpace *self,
+                           CUdeviceptr address)
+{
+  GCudaVirtualRange *range;
+
+  g_mutex_lock (&self->lock);
+  while ((range = lookup (self, address)) != NULL && range->busy)
+    g_cond_wait (&self->changed, &self->lock);
+  g_mutex_unlock (&self->lock);
 }
 
 /* The same for one that is at hand; FALSE if no allocation has it any more. */
@@ -923,16 +957,18 @@ _gcuda_virtual_space_free (GCudaVirtualSpace *self,
     return CUDA_ERROR_INVALID_VALUE;
 
   result = unmap_rest (range);
-  if (result != CUDA_SUCCESS)
+  /* Whoever frees an address may try again. A release does so where that helps. */
+  if (result != CUDA_SUCCESS && (!_gcuda_reclaimer_is_here () || is_for_now (result)))
     {
       _gcuda_virtual_range_end (range);
       return result;
     }
+  range->lost = result != CUDA_SUCCESS;
   g_mutex_lock (&self->lock);
   range_hide (range);
   g_mutex_unlock (&self->lock);
   range_unref (range);
-  return CUDA_SUCCESS;
+  return result;
 }
 
 /* Growing and moving */
@@ -1117,22 +1153,16 @@ cut_passed (GCudaStreamWaiter *waiter)
       if (mapping == NULL)
         break;
       result = unmap (range, mapping);
-      switch ((int) result)
-        {
-        case CUDA_SUCCESS:
-          break;
-        case CUDA_ERROR_NOT_PERMITTED:
-          return GCUDA_RECLAIM_AGAIN;
-        case CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED:
-        case CUDA_ERROR_STREAM_CAPTURE_IMPLICIT:
-          return GCUDA_RECLAIM_BLOCKED;
-        default:
-          /* It stays, to be taken back, or to be tried again when all of the range goes. */
-          report (range->space, result, "cuMemUnmap", range->address + mapping->offset, mapping->chunk->size);
-          g_mutex_lock (&range->space->lock);
-          mapping->cut = NULL;
-          g_mutex_unlock (&range->space->lock);
-        }
+      if (result == CUDA_SUCCESS)
+        continue;
+      if (is_for_now (result))
+        return result == CUDA_ERROR_NOT_PERMITTED ? GCUDA_RECLAIM_AGAIN : GCUDA_RECLAIM_BLOCKED;
+      /* It stays, to be taken back, or to be tried again when all of the range goes. */
+      report (range->space, result, "cuMemUnmap", range->address + mapping->offset, mapping->chunk->size);
+      g_mutex_lock (&range->space->lock);
+      if (mapping->cut == cut)
+        mapping->cut = NULL;
+      g_mutex_unlock (&range->space->lock);
     }
   g_free (cut);
   range_unref (range);
