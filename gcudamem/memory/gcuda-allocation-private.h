@@ -36,6 +36,11 @@ gsize _gcuda_allocation_get_size (GCudaAllocation *self);
 GCudaMemoryResource *_gcuda_allocation_get_resource (GCudaAllocation *self);
 GCudaDevice *_gcuda_allocation_get_device (GCudaAllocation *self);
 
+/* How many of @size bytes at @address, which lie in the allocation, the driver copies at once for certain. */
+gsize _gcuda_allocation_get_contiguous (GCudaAllocation *self,
+                                        CUdeviceptr address,
+                                        gsize size);
+
 /*
  * For a resource that moves or shrinks memory which it handed out. Shared: something holds it beside one buffer and the
  * caller. A change begins only if nothing does; until it ends, which is soon and without a driver call in between, whoever

@@ -884,17 +884,46 @@ copy_sides_hold_contexts (CopySides *sides,
 }
 
 static CUresult
+copy_once (const CopySides *sides,
+           CUdeviceptr to,
+           CUdeviceptr from,
+           gsize size,
+           CUstream handle)
+{
+  if (sides->source_context != NULL)
+    return _gcuda_driver.MemcpyPeerAsync (to, sides->destination_context->handle, from, sides->source_context->handle, size, handle);
+  return _gcuda_driver.MemcpyDtoDAsync (to, from, size, handle);
+}
+
+/* How much is copied at once for certain: virtual memory has chunks, and not every copy goes across their borders. */
+static gsize
+copy_sides_get_contiguous (const CopySides *sides,
+                           CUdeviceptr to,
+                           CUdeviceptr from,
+                           gsize size)
+{
+  return MIN (_gcuda_allocation_get_contiguous (sides->source, from, size), _gcuda_allocation_get_contiguous (sides->destination, to, size));
+}
+
+static CUresult
 copy_linear (const CopySides *sides,
              CUdeviceptr to,
              CUdeviceptr from,
              gsize size,
              CUstream handle)
 {
-  if (size == 0)
-    return CUDA_SUCCESS;
-  if (sides->source_context != NULL)
-    return _gcuda_driver.MemcpyPeerAsync (to, sides->destination_context->handle, from, sides->source_context->handle, size, handle);
-  return _gcuda_driver.MemcpyDtoDAsync (to, from, size, handle);
+  CUresult result = size > 0 ? copy_once (sides, to, from, size, handle) : CUDA_SUCCESS;
+
+  if (result != CUDA_ERROR_INVALID_VALUE || copy_sides_get_contiguous (sides, to, from, size) == size)
+    return result;
+  for (gsize done = 0, part; done < size; done += part)
+    {
+      part = copy_sides_get_contiguous (sides, to + done, from + done, size - done);
+      result = copy_once (sides, to + done, from + done, part, handle);
+      if (result != CUDA_SUCCESS)
+        break;
+    }
+  return result;
 }
 
 #define MAX_INTERLEAVED_ROWS (1 << 20)
@@ -967,7 +996,8 @@ check_overlap (guint64 source,
  * access to each other's memory. Blocks no thread. Any thread.
  *
  * Errors: `INVALID_ARGUMENT` for parts that overlap or do not lie in their buffers, no buffer, or no stream; `CLOSED`;
- * `FORKED`; what the driver answers. Then nothing was written.
+ * `FORKED`; what the driver answers. Then nothing was written; but of virtual memory whose chunks have to be copied one by
+ * one, those before the one that the driver refused.
  *
  * Returns: %TRUE, or %FALSE with @error set
  *
@@ -1123,6 +1153,13 @@ gcuda_buffer_copy_2d (GCudaBuffer *self,
 
               result = _gcuda_driver.Memcpy2DAsync (&copy, call.handle);
             }
+          /* Row by row where chunks of virtual memory end within. */
+          if (result == CUDA_ERROR_INVALID_VALUE && copy_sides_get_contiguous (&sides, to, from, MAX (pitch, destination_pitch) * (rows - 1) + row_size) < MAX (pitch, destination_pitch) * (rows - 1) + row_size)
+            {
+              result = CUDA_SUCCESS;
+              for (guint64 row = 0; row < rows && result == CUDA_SUCCESS; row++)
+                result = copy_linear (&sides, to + row * destination_pitch, from + row * pitch, row_size, call.handle);
+            }
           success = _gcuda_stream_call_end (&call, result, what, error);
         }
     }
@@ -1202,6 +1239,42 @@ gcuda_buffer_copy_batch (GCudaBuffer **sources,
 
 /* From and to the host */
 
+static CUresult
+copy_host_once (CUdeviceptr address,
+                gpointer data,
+                gsize size,
+                gboolean upload,
+                CUstream handle)
+{
+  return upload ? _gcuda_driver.MemcpyHtoDAsync (address, data, size, handle) : _gcuda_driver.MemcpyDtoHAsync (data, address, size, handle);
+}
+
+/* @queued: a part of it, or all, is on its way. */
+static CUresult
+copy_host (GCudaAllocation *allocation,
+           CUdeviceptr address,
+           gpointer data,
+           gsize size,
+           gboolean upload,
+           CUstream handle,
+           gboolean *queued)
+{
+  CUresult result = copy_host_once (address, data, size, upload, handle);
+
+  *queued = result == CUDA_SUCCESS;
+  if (result != CUDA_ERROR_INVALID_VALUE || _gcuda_allocation_get_contiguous (allocation, address, size) == size)
+    return result;
+  for (gsize done = 0, part; done < size; done += part)
+    {
+      part = _gcuda_allocation_get_contiguous (allocation, address + done, size - done);
+      result = copy_host_once (address + done, (guint8 *) data + done, part, upload, handle);
+      if (result != CUDA_SUCCESS)
+        break;
+      *queued = TRUE;
+    }
+  return result;
+}
+
 /**
  * gcuda_buffer_upload:
  * @self: a buffer
@@ -1235,7 +1308,7 @@ gcuda_buffer_upload (GCudaBuffer *self,
   CUresult result;
   gconstpointer data;
   gsize size = 0;
-  gboolean success = FALSE;
+  gboolean success = FALSE, queued;
 
   g_return_val_if_fail (GCUDA_IS_BUFFER (self), FALSE);
 
@@ -1251,8 +1324,8 @@ gcuda_buffer_upload (GCudaBuffer *self,
         success = _gcuda_stream_call_end (&call, CUDA_SUCCESS, what, error);
       else if (_gcuda_stream_keep_begin (&call, bytes, &keeper, what, error))
         {
-          result = _gcuda_driver.MemcpyHtoDAsync (_gcuda_allocation_get_address (allocation) + self->offset + offset, data, size, call.handle);
-          _gcuda_stream_keep_end (&call, keeper, result == CUDA_SUCCESS);
+          result = copy_host (allocation, _gcuda_allocation_get_address (allocation) + self->offset + offset, (gpointer) data, size, TRUE, call.handle, &queued);
+          _gcuda_stream_keep_end (&call, keeper, queued);
           success = _gcuda_stream_call_end (&call, result, what, error);
         }
       else
@@ -1333,8 +1406,8 @@ download (GCudaBuffer *self,
   static const char what[] = "downloading from a buffer";
   GCudaAllocation *allocation;
   GCudaStreamCall call;
-  CUresult result;
-  gboolean success = FALSE;
+  CUresult result, ignored;
+  gboolean success = FALSE, queued;
 
   if (data == NULL && length > 0)
     return _gcuda_fail (error, GCUDA_ERROR_INVALID_ARGUMENT, "%s: no place was given for the data", what);
@@ -1347,8 +1420,8 @@ download (GCudaBuffer *self,
         success = _gcuda_stream_call_end (&call, CUDA_SUCCESS, what, error);
       else if (_gcuda_stream_call_refuse_capture (&call, what, error))
         {
-          result = _gcuda_driver.MemcpyDtoHAsync (data, _gcuda_allocation_get_address (allocation) + self->offset + offset, length, call.handle);
-          if (result == CUDA_SUCCESS && !wait_for_copy (call.handle, &result) && owned != NULL)
+          result = copy_host (allocation, _gcuda_allocation_get_address (allocation) + self->offset + offset, data, length, FALSE, call.handle, &queued);
+          if (queued && !wait_for_copy (call.handle, result == CUDA_SUCCESS ? &result : &ignored) && owned != NULL)
             _gcuda_stream_keep_late (&call, g_bytes_new_take (g_steal_pointer (owned), length));
           success = _gcuda_stream_call_end (&call, result, what, error);
         }

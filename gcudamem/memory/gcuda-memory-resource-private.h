@@ -32,6 +32,11 @@ typedef struct
                           GCudaStreamBox *box,
                           CUdeviceptr address,
                           CUstream handle);
+  /* How many of @size bytes at @address, within the allocation at @base, a copy can do at once; NULL: all. */
+  gsize (*contiguous) (GCudaMemoryResource *self,
+                       CUdeviceptr base,
+                       CUdeviceptr address,
+                       gsize size);
   /* The context of the recipe's stream is gone. */
   CUresult (*deallocate_gone) (GCudaMemoryResource *self,
                                CUdeviceptr address);

@@ -85,6 +85,12 @@ gsize _gcuda_virtual_range_get_reserved (GCudaVirtualRange *self);
 gsize _gcuda_virtual_range_get_mapped (GCudaVirtualSpace *space,
                                        GCudaAllocation *allocation);
 
+/* How many of @size bytes at @address, in the range at @base, lie in one chunk; any thread. */
+gsize _gcuda_virtual_space_get_contiguous (GCudaVirtualSpace *space,
+                                           CUdeviceptr base,
+                                           CUdeviceptr address,
+                                           gsize size);
+
 /* Puts memory into all of [@from, @to) that has none. What waits to be unmapped there is taken back first. */
 CUresult _gcuda_virtual_range_fill (GCudaVirtualRange *self,
                                     gsize from,

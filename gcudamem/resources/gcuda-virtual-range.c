@@ -550,6 +550,27 @@ _gcuda_virtual_range_get_mapped (GCudaVirtualSpace *space,
   return mapped;
 }
 
+gsize
+_gcuda_virtual_space_get_contiguous (GCudaVirtualSpace *space,
+                                     CUdeviceptr base,
+                                     CUdeviceptr address,
+                                     gsize size)
+{
+  GCudaVirtualRange *self;
+
+  g_mutex_lock (&space->lock);
+  self = lookup (space, base);
+  if (self != NULL)
+    {
+      const Mapping *mapping = mapping_at (self, find_mapping (self, address - base));
+
+      if (mapping != NULL && mapping->offset <= address - base)
+        size = MIN (size, mapping->offset + mapping->chunk->size - (address - base));
+    }
+  g_mutex_unlock (&space->lock);
+  return size;
+}
+
 /* Memory for a range. What a call makes is fresh and held until it is known whether the call succeeds. */
 
 static CUresult

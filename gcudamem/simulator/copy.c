@@ -294,6 +294,15 @@ check_side (guint64 address, gsize size, SimSide side, gboolean write, SimDevice
   return sim_check_range (address, size, write, device, TRUE);
 }
 
+/* To and from ordinary memory a copy stays within one chunk of virtual memory. */
+static gboolean
+crosses_chunks (guint64 address, gsize size, guint64 other)
+{
+  SimAllocation *allocation = sim_allocation_find (address);
+
+  return allocation != NULL && allocation->kind == SIM_ALLOCATION_MAPPED && address + size > allocation->base + allocation->size && sim_pageable (other);
+}
+
 /* Takes the bytes at the call: ordinary memory may change once it returns. */
 static void
 stage (SimCopy *copy)
@@ -347,6 +356,8 @@ copy_linear (guint64 dst, SimSide dst_side, guint64 src, SimSide src_side, gsize
   if (result == CUDA_SUCCESS)
     result = check_side (src, size, src_side, FALSE, copying_device (stream), peer, &work.copy.src_device);
   sim_building = NULL;
+  if (result == CUDA_SUCCESS && (crosses_chunks (dst, size, src) || crosses_chunks (src, size, dst)))
+    result = CUDA_ERROR_INVALID_VALUE;
   if (result != CUDA_SUCCESS)
     return result;
   work.copy.dst = dst;

@@ -12,6 +12,7 @@ void probe_ptr_kinds (void);
 void probe_pool_props (void);
 void probe_registered (void);
 void probe_error_names (void);
+void probe_vmm_borders (void);
 
 /* ---- pointer attributes of each other kind of memory ---- */
 
@@ -222,4 +223,81 @@ probe_error_names (void)
       if (C (cuGetErrorName, (CUresult) i, &name) == CUDA_SUCCESS)
         say ("%d %s, with a text %d", i, name, C (cuGetErrorString, (CUresult) i, &text) == CUDA_SUCCESS && *text != '\0');
     }
+}
+
+/* ---- copies over the border between two chunks ---- */
+
+void
+probe_vmm_borders (void)
+{
+  CUmemAllocationProp prop;
+  CUmemAccessDesc access;
+  CUmemGenericAllocationHandle first, second;
+  CUDA_MEMCPY2D flat;
+  CUdeviceptr va = 0, plain = 0;
+  CUstream s = NULL;
+  char bytes[64] = { 0 };
+  void *pinned;
+
+  memset (&prop, 0, sizeof prop);
+  prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  memset (&access, 0, sizeof access);
+  access.location = prop.location;
+  access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  C (cuStreamCreate, &s, CU_STREAM_NON_BLOCKING);
+  C (cuMemAllocHost, &pinned, 4096);
+  C (cuMemAlloc, &plain, 8 * MIB);
+  C (cuMemAddressReserve, &va, 4 * MIB, 0, 0, 0);
+  C (cuMemCreate, &first, 2 * MIB, &prop, 0);
+  C (cuMemCreate, &second, 2 * MIB, &prop, 0);
+  C (cuMemMap, va, 2 * MIB, 0, first, 0);
+  C (cuMemMap, va + 2 * MIB, 2 * MIB, 0, second, 0);
+  C (cuMemSetAccess, va, 4 * MIB, &access, 1);
+
+  only (C (cuMemcpyHtoDAsync, va + 2 * MIB - 8, bytes, 16, s), "upload");
+  only (C (cuMemcpyDtoHAsync, bytes, va + 2 * MIB - 8, 16, s), "download");
+  only (C (cuMemcpyHtoDAsync, va + 2 * MIB - 8, pinned, 16, s), "upload of pinned memory");
+  only (C (cuMemcpyDtoHAsync, pinned, va + 2 * MIB - 8, 16, s), "download to pinned memory");
+  only (C (cuMemcpyHtoD, va + 2 * MIB - 8, bytes, 16), "synchronous upload");
+  only (C (cuMemcpyDtoH, bytes, va + 2 * MIB - 8, 16), "synchronous download");
+  only (C (cuMemcpyHtoDAsync, va + 2 * MIB - 16, bytes, 16, s), "upload up to it");
+  only (C (cuMemcpyDtoDAsync, plain, va + 2 * MIB - 8, 16, s), "copy from there");
+  only (C (cuMemcpyDtoDAsync, va + 2 * MIB - 8, plain, 16, s), "copy to there");
+  only (C (cuMemcpyDtoDAsync, va + 2 * MIB - 64, va + 2 * MIB - 8, 16, s), "copy beside it");
+  only (C (cuMemcpyAsync, va + 2 * MIB - 8, plain, 16, s), "copy to there, kind not said");
+  only (C (cuMemcpyAsync, va + 2 * MIB - 8, (uintptr_t) bytes, 16, s), "upload, kind not said");
+  only (C (cuMemcpyPeerAsync, va + 2 * MIB - 8, primary, plain, primary, 16, s), "peer copy to there");
+  only (C (cuMemcpyDtoDAsync, plain, va, 4 * MIB, s), "copy of all");
+  only (C (cuMemsetD8Async, va + 2 * MIB - 8, 1, 16, s), "fill");
+  only (C (cuMemsetD2D8Async, va + 2 * MIB - 4096, 4096, 1, 64, 2, s), "fill of rows on both sides");
+  only (C (cuMemsetD2D8Async, va + 2 * MIB - 8, 4096, 1, 16, 1, s), "fill of a row across it");
+  memset (&flat, 0, sizeof flat);
+  flat.srcMemoryType = CU_MEMORYTYPE_DEVICE;
+  flat.srcDevice = plain;
+  flat.srcPitch = 4096;
+  flat.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+  flat.dstDevice = va + 2 * MIB - 4096;
+  flat.dstPitch = 4096;
+  flat.WidthInBytes = 64;
+  flat.Height = 2;
+  only (C (cuMemcpy2DAsync, &flat, s), "copy of rows on both sides");
+  flat.dstDevice = va + 2 * MIB - 8;
+  flat.Height = 1;
+  only (C (cuMemcpy2DAsync, &flat, s), "copy of a row across it");
+  flat.srcMemoryType = CU_MEMORYTYPE_HOST;
+  flat.srcHost = bytes;
+  flat.dstDevice = va + 2 * MIB - 8;
+  flat.WidthInBytes = 16;
+  only (C (cuMemcpy2DAsync, &flat, s), "upload of a row across it");
+  only (C (cuStreamSynchronize, s), "synchronize");
+  /* One chunk, mapped in two parts that lie as they do in it */
+  C (cuMemUnmap, va, 2 * MIB);
+  C (cuMemUnmap, va + 2 * MIB, 2 * MIB);
+  C (cuMemRelease, first);
+  C (cuMemCreate, &first, 4 * MIB, &prop, 0);
+  only (C (cuMemMap, va, 4 * MIB, 0, first, 0), "one chunk");
+  C (cuMemSetAccess, va, 4 * MIB, &access, 1);
+  only (C (cuMemcpyHtoDAsync, va + 2 * MIB - 8, bytes, 16, s), "upload within it");
+  only (C (cuStreamSynchronize, s), "synchronize");
 }

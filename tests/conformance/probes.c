@@ -57,6 +57,7 @@ void probe_ptr_kinds (void);
 void probe_pool_props (void);
 void probe_registered (void);
 void probe_error_names (void);
+void probe_vmm_borders (void);
 void probe_null (int n);
 
 #define NULL_PROBE(n)         \
@@ -152,6 +153,7 @@ const Probe probes[] = {
   { "pool_props", probe_pool_props, FALSE },
   { "registered", probe_registered, FALSE },
   { "error_names", probe_error_names, FALSE },
+  { "vmm_borders", probe_vmm_borders, FALSE },
 
   { "null00", null_0, FALSE },
   { "null02", null_2, FALSE },
