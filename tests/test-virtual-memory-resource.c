@@ -393,6 +393,10 @@ test_across_chunks (Case *test,
       g_assert_no_error (error);
       g_assert_cmpmem (g_bytes_get_data (found, NULL), 64, (const guint8 *) g_bytes_get_data (up, NULL) + row * 64, 64);
     }
+  g_clear_object (&plain);
+  g_assert_true (gcuda_stream_synchronize (test->bed.stream, &error));
+  g_assert_true (gcuda_device_memory_resource_trim (test->bed.pool, 0, &error));
+  g_assert_no_error (error);
 }
 
 /* Closing waits for nothing, and the work behind is done before the memory goes. */

@@ -87,6 +87,13 @@ extent (gsize width, gsize height, gsize depth, gsize pitch, gsize slice)
 
 /* ---- execution ---- */
 
+static void
+guard (guint64 address, gsize size, gboolean on)
+{
+  if (sim_host_view (address, size) == (gpointer) address)
+    sim_check_guards (address, size, on);
+}
+
 void
 sim_work_guards (const SimWork *work, gboolean on)
 {
@@ -95,15 +102,15 @@ sim_work_guards (const SimWork *work, gboolean on)
   switch ((int) work->kind)
     {
     case SIM_WORK_SET:
-      sim_check_guards (work->set.dst, extent (work->set.width * work->set.element, work->set.height, 1, work->set.pitch, 0), on);
+      guard (work->set.dst, extent (work->set.width * work->set.element, work->set.height, 1, work->set.pitch, 0), on);
       break;
     case SIM_WORK_COPY:
-      sim_check_guards (copy->dst, extent (copy->width, copy->height, copy->depth, copy->dst_pitch, copy->dst_slice), on);
+      guard (copy->dst, extent (copy->width, copy->height, copy->depth, copy->dst_pitch, copy->dst_slice), on);
       if (copy->staged == NULL)
-        sim_check_guards (copy->src, extent (copy->width, copy->height, copy->depth, copy->src_pitch, copy->src_slice), on);
+        guard (copy->src, extent (copy->width, copy->height, copy->depth, copy->src_pitch, copy->src_slice), on);
       break;
     case SIM_WORK_WRITE_VALUE:
-      sim_check_guards (work->write.address, work->write.wide ? 8 : 4, on);
+      guard (work->write.address, work->write.wide ? 8 : 4, on);
       break;
     default:
       break;
@@ -118,20 +125,22 @@ sim_run_set (SimContext *context, const SimWork *work)
   for (gsize y = 0; y < work->set.height; y++)
     {
       guint64 row = work->set.dst + y * work->set.pitch;
+      gpointer view;
 
       if (!sim_range_accessible (row, work->set.width * element, TRUE, context->device))
         return FALSE;
+      view = sim_host_view (row, work->set.width * element);
       if (element == 1)
-        memset ((gpointer) row, (int) work->set.value, work->set.width);
+        memset (view, (int) work->set.value, work->set.width);
       else if (element == 2)
         {
           for (gsize x = 0; x < work->set.width; x++)
-            ((guint16 *) row)[x] = (guint16) work->set.value;
+            ((guint16 *) view)[x] = (guint16) work->set.value;
         }
       else
         {
           for (gsize x = 0; x < work->set.width; x++)
-            ((guint32 *) row)[x] = work->set.value;
+            ((guint32 *) view)[x] = work->set.value;
         }
     }
   return TRUE;
@@ -169,11 +178,11 @@ sim_run_copy (SimContext *context, const SimWork *work)
           if (!reachable (dst, copy->width, TRUE, context, copy->dst_device))
             return FALSE;
           if (copy->staged != NULL)
-            memcpy ((gpointer) dst, copy->staged + (z * copy->height + y) * copy->width, copy->width);
+            memcpy (sim_host_view (dst, copy->width), copy->staged + (z * copy->height + y) * copy->width, copy->width);
           else if (!reachable (src, copy->width, FALSE, context, copy->src_device))
             return FALSE;
           else
-            memmove ((gpointer) dst, (gconstpointer) src, copy->width);
+            memmove (sim_host_view (dst, copy->width), sim_host_view (src, copy->width), copy->width);
         }
     }
   return TRUE;

@@ -215,6 +215,8 @@ sim_physical_unref (SimPhysical *physical)
 {
   if (--physical->refs > 0)
     return;
+  if (physical->view != NULL)
+    munmap (physical->view, physical->size);
   if (physical->owns_fd)
     close (physical->fd);
   else
@@ -997,4 +999,30 @@ sim_resolve (guint64 address, SimPhysical **physical, guint64 *offset, gsize *le
   *offset = within;
   *length = segment->heap->chunk - within;
   return *physical != NULL;
+}
+
+/* The same bytes where the driver itself may touch them: the pages of host memory that streams work on may be protected
+ * from the program. The address itself if it is no such memory, or lies in two chunks. */
+gpointer
+sim_host_view (guint64 address, gsize size)
+{
+  SimSegment *segment = sim.check_host ? segment_of (address) : NULL;
+  SimPhysical *physical;
+  gsize within;
+
+  if (segment == NULL || segment->heap->device != NULL)
+    return (gpointer) address;
+  within = (address - segment->base) % segment->heap->chunk;
+  physical = segment->chunks[(address - segment->base) / segment->heap->chunk];
+  if (physical == NULL || within + size > segment->heap->chunk)
+    return (gpointer) address;
+  if (physical->view == NULL)
+    {
+      gpointer view = mmap (NULL, physical->size, PROT_READ | PROT_WRITE, MAP_SHARED, physical->fd, (off_t) physical->offset);
+
+      if (view == MAP_FAILED)
+        return (gpointer) address;
+      physical->view = view;
+    }
+  return physical->view + within;
 }

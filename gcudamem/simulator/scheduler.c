@@ -340,7 +340,7 @@ op_run (SimOp *op)
       if (!lost && sim_range_accessible (op->work.write.address, op->work.write.wide ? 8 : 4, TRUE, op->context->device))
         {
           sim_work_guards (&op->work, FALSE);
-          memcpy ((gpointer) op->work.write.address, &op->work.write.value, op->work.write.wide ? 8 : 4);
+          memcpy (sim_host_view (op->work.write.address, op->work.write.wide ? 8 : 4), &op->work.write.value, op->work.write.wide ? 8 : 4);
           sim_work_guards (&op->work, TRUE);
         }
       break;

@@ -624,6 +624,7 @@ struct _SimPhysical
   guint64 size;
   gboolean owns_fd;
   gboolean foreign; /* imported: another process accounts for it */
+  guint8 *view;     /* of host memory, where its own pages may be protected */
 };
 
 struct _SimHeap
@@ -748,6 +749,7 @@ void sim_allocations_foreach (void (*function) (SimAllocation *allocation, gpoin
 CUresult sim_check_range (guint64 address, gsize size, gboolean write, SimDevice *device, gboolean copy);
 gboolean sim_range_accessible (guint64 address, gsize size, gboolean write, SimDevice *device);
 gboolean sim_range_committed (guint64 address, gsize size);
+gpointer sim_host_view (guint64 address, gsize size);
 gboolean sim_resolve (guint64 address, SimPhysical **physical, guint64 *offset, gsize *length);
 void sim_poison (guint64 address, gsize size, guint8 byte);
 gboolean sim_is_host_address (guint64 address);
