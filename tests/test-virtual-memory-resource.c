@@ -1161,7 +1161,7 @@ test_bad_arguments (Case *test,
   g_autoptr (GCudaVirtualMemoryResource) bare = g_object_new (GCUDA_TYPE_VIRTUAL_MEMORY_RESOURCE, NULL);
   g_autoptr (GCudaVirtualMemoryResource) second = make_resource (test, NULL);
   g_autoptr (GCudaDevice) bare_device = g_object_new (GCUDA_TYPE_DEVICE, NULL);
-  g_autoptr (GCudaBuffer) buffer = NULL, foreign = NULL, pooled = NULL, closed = NULL, adopted = NULL;
+  g_autoptr (GCudaBuffer) buffer = NULL, foreign = NULL, pooled = NULL, closed = NULL;
   GCudaStream *stream = test->bed.stream;
   GCudaVirtualMemoryResource *v = test->virtual;
   const guint64 unit = test->unit;
@@ -2173,6 +2173,8 @@ test_random (Case *test,
   gcuda_virtual_memory_options_set_max_size (options, 4 * test->unit);
   gcuda_virtual_memory_options_set_cache_size (options, 4 * test->unit);
   resource = make_resource (test, options);
+  if (total <= 3000)
+    gcuda_test_log_start ();
   for (guint i = 0; i < G_N_ELEMENTS (threads); i++)
     {
       randoms[i] = (Random){ test, resource, g_test_rand_int (), total / G_N_ELEMENTS (threads) };
@@ -2183,6 +2185,11 @@ test_random (Case *test,
   settle ();
   g_assert_finalize_object (g_steal_pointer (&resource));
   settle ();
+  if (total <= 3000 && gcuda_test_is_simulated ())
+    {
+      log = gcuda_test_log_take ();
+      assert_log_balance (log);
+    }
   assert_same_balance (&before);
 }
 

@@ -735,7 +735,7 @@ fill_end (GCudaVirtualRange *self,
         {
           const Run *run = &g_array_index (runs, Run, i);
 
-          result = _gcuda_driver.MemSetAccess (self->address + run->offset, run->size, (CUmemAccessDesc *) self->access->data, self->access->len);
+          result = _gcuda_driver.MemSetAccess (self->address + run->offset, run->size, &g_array_index (self->access, CUmemAccessDesc, 0), self->access->len);
         }
     }
 
