@@ -105,6 +105,8 @@ void virtual_memory () {
         resource.resize (buffer, 2 * resource.get_granularity (), GCuda.ResizeFlags.NONE, stream);
         assert (buffer.get_address () == address);
         assert (resource.get_capacity (buffer) == 2 * resource.get_granularity ());
+        buffer.close (null);
+        assert (GCuda.reclaim (null));
     } catch (Error error) {
         Test.message ("%s", error.message);
         Test.fail ();

@@ -436,9 +436,13 @@ host_call_begin (HostCall *host)
   while (!g_atomic_pointer_compare_and_exchange (&learnt, first, host));
 }
 
+/* What a program that ends leaves undone is known here still. */
+static GHashTable *host_calls;
+
 static void
 host_call_free (HostCall *host)
 {
+  g_hash_table_remove (host_calls, host);
   check_clock_clear (&host->place.clock);
   g_free (host);
 }
@@ -506,6 +510,9 @@ host_call_new (Call *c, CUstream handle, void *data)
   if (stream == NULL)
     return NULL;
   host = g_new0 (HostCall, 1);
+  if (host_calls == NULL)
+    host_calls = g_hash_table_new (NULL, NULL);
+  g_hash_table_add (host_calls, host);
   host->data = data;
   host->place.epoch = check_stream_tick (stream);
   host->place.slot = stream->slot;
