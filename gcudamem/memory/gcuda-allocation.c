@@ -111,7 +111,8 @@ _gcuda_allocation_hold (GCudaAllocation *self)
   gint holders = g_atomic_int_get (&self->holders);
 
   while (holders > 0)
-    if (G_UNLIKELY ((holders & CHANGING) != 0))
+    /* In a forked child the change never ends; what comes next refuses that process. */
+    if (G_UNLIKELY ((holders & CHANGING) != 0) && !_gcuda_driver_forked ())
       {
         g_thread_yield ();
         holders = g_atomic_int_get (&self->holders);
