@@ -1994,6 +1994,35 @@ test_failing_cut (Case *test,
     }
 }
 
+/* What a failed call could not unmap has no rights yet: who takes it back gives it some. */
+static void
+test_failing_undo (Case *test,
+                   gconstpointer data)
+{
+  g_autoptr (GCudaVirtualMemoryOptions) options = gcuda_virtual_memory_options_new ();
+  g_autoptr (GCudaVirtualMemoryResource) resource = NULL;
+  g_autoptr (GCudaBuffer) buffer = NULL;
+  g_autoptr (GError) error = NULL;
+  GCudaStream *stream = test->bed.stream;
+
+  if (!gcuda_test_is_simulated ())
+    {
+      g_test_skip ("no call of a real driver fails on demand");
+      return;
+    }
+  gcuda_virtual_memory_options_set_max_size (options, 2 * test->unit);
+  resource = make_resource (test, options);
+  buffer = allocate (resource, test->unit, stream);
+  expect_begin ("cuMemSetAccess:1=UNKNOWN,cuMemUnmap:1=UNKNOWN");
+  g_assert_false (gcuda_virtual_memory_resource_resize (resource, buffer, 2 * test->unit, NONE, stream, &error));
+  assert_error_and_clear (error, GCUDA_ERROR_UNKNOWN);
+  expect_end ("cuMemUnmap");
+  resize (resource, buffer, 2 * test->unit, NONE, stream);
+  g_assert_cmpuint (capacity (resource, buffer), ==, 2 * test->unit);
+  pattern_fill (buffer, 6, stream);
+  pattern_assert (buffer, 6, stream);
+}
+
 /* Any sequence, against a model */
 
 #define MODEL_UNITS 12
@@ -2266,6 +2295,7 @@ main (int argc,
   add ("failing-release", test_failing_release);
   add ("failing-deallocation", test_failing_deallocation);
   add ("failing-cut", test_failing_cut);
+  add ("failing-undo", test_failing_undo);
   add ("one-buffer", test_one_buffer);
   add ("random", test_random);
   for (gsize i = 0; i < G_N_ELEMENTS (operations); i++)

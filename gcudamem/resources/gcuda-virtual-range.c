@@ -772,7 +772,7 @@ fill_end (GCudaVirtualRange *self,
         g_mutex_unlock (&space->lock);
         if (mapping == NULL)
           break;
-        mapping->fresh = FALSE;
+        /* If that fails it stays fresh: it has no rights yet. */
         undone = unmap (self, mapping);
         report (space, undone, "cuMemUnmap", self->address, 0);
       }
