@@ -330,6 +330,14 @@ _gcuda_buffer_is_view (GCudaBuffer *self)
 }
 
 gboolean
+_gcuda_buffer_is_shared (GCudaBuffer *self,
+                         GCudaAllocation *allocation)
+{
+  /* In this order: one that is not closed yet is one of the two holders that were counted. */
+  return _gcuda_allocation_is_shared (allocation) || g_atomic_int_get (&self->closed);
+}
+
+gboolean
 _gcuda_buffer_change (GCudaBuffer *self,
                       GCudaAllocation *allocation,
                       CUdeviceptr address,
@@ -337,6 +345,12 @@ _gcuda_buffer_change (GCudaBuffer *self,
 {
   if (!_gcuda_allocation_begin_change (allocation))
     return FALSE;
+  /* Closed meanwhile: then the other holder may be a view. */
+  if (g_atomic_int_get (&self->closed))
+    {
+      _gcuda_allocation_end_change (allocation, _gcuda_allocation_get_address (allocation), _gcuda_allocation_get_size (allocation));
+      return FALSE;
+    }
   __atomic_store_n (&self->size, size, __ATOMIC_RELAXED);
   _gcuda_allocation_end_change (allocation, address, size);
   return TRUE;
