@@ -789,6 +789,139 @@ test_holders (Case *test,
   give_behind (taken, unit);
 }
 
+typedef struct
+{
+  GCudaBuffer *buffer;
+  GCudaBuffer *view;
+} ViewOf;
+
+static gpointer
+leave_a_view (gpointer data)
+{
+  ViewOf *pair = data;
+  g_autoptr (GError) error = NULL;
+
+  g_usleep (50000);
+  pair->view = gcuda_buffer_new_view (pair->buffer, 0, 4096, &error);
+  g_assert_no_error (error);
+  g_assert_true (gcuda_buffer_close (pair->buffer, NULL, &error));
+  g_assert_no_error (error);
+  gcuda_test_hold (FALSE);
+  return NULL;
+}
+
+/* A buffer is closed while it is resized, and a view takes its place: that one stays where it is. */
+static void
+test_view_instead (Case *test,
+                   gconstpointer data)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (GCudaBuffer) buffer = NULL;
+  GCudaStream *stream = test->bed.stream;
+  GCudaBuffer *pending;
+  ViewOf pair = { NULL, NULL };
+  GThread *thread;
+  CUdeviceptr taken;
+  guint64 address;
+
+  if (!gcuda_test_is_simulated ())
+    {
+      g_test_skip ("no call of a real driver fails on demand");
+      return;
+    }
+  buffer = allocate (test->virtual, test->unit, stream);
+  take_behind (buffer, test->unit, test->unit, &taken);
+  pattern_fill (buffer, 5, stream);
+  g_assert_true (gcuda_stream_synchronize (stream, &error));
+  address = gcuda_buffer_get_address (buffer);
+  /* The resize waits for memory meanwhile. */
+  pending = allocate (test->virtual, test->unit, stream);
+  gcuda_test_hold (TRUE);
+  pattern_fill (pending, 1, stream);
+  g_object_unref (pending);
+  gcuda_test_fail_calls ("cuMemCreate:1=OUT_OF_MEMORY");
+  pair.buffer = buffer;
+  thread = g_thread_new ("leaves-a-view", leave_a_view, &pair);
+  g_assert_false (gcuda_virtual_memory_resource_resize (test->virtual, buffer, 2 * test->unit, MAY_MOVE, stream, &error));
+  assert_error_and_clear (error, GCUDA_ERROR_IN_USE);
+  gcuda_test_fail_calls (NULL);
+  g_thread_join (thread);
+  g_assert_cmpuint (gcuda_buffer_get_address (pair.view), ==, address);
+  pattern_assert (pair.view, 5, stream);
+  g_object_unref (pair.view);
+  give_behind (taken, test->unit);
+}
+
+#define BATCH 4000
+
+typedef struct
+{
+  Case *test;
+  GCudaVirtualMemoryResource *resource;
+  GCudaBuffer *buffer;
+  guint64 copies;
+} GrowLater;
+
+static gpointer
+grow_later (gpointer data)
+{
+  GrowLater *later = data;
+
+  while (gcuda_test_count_calls ("cuMemcpyDtoDAsync") == later->copies)
+    g_thread_yield ();
+  resize (later->resource, later->buffer, 2 * later->test->unit, NONE, later->test->other);
+  return NULL;
+}
+
+/* What grows while a batch is copied is copied as it was checked. */
+static void
+test_batch_grows (Case *test,
+                  gconstpointer data)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (GCudaVirtualMemoryOptions) options = gcuda_virtual_memory_options_new ();
+  g_autoptr (GCudaVirtualMemoryResource) resource = NULL;
+  g_autoptr (GCudaBuffer) grows = NULL;
+  g_autoptr (GCudaBuffer) whole = NULL;
+  g_autoptr (GCudaBuffer) half = NULL;
+  g_autoptr (GCudaBuffer) from = NULL;
+  g_autoptr (GCudaBuffer) to = NULL;
+  g_autofree GCudaBuffer **sources = g_new (GCudaBuffer *, BATCH);
+  g_autofree GCudaBuffer **destinations = g_new (GCudaBuffer *, BATCH);
+  GCudaStream *stream = test->bed.stream;
+  GrowLater later;
+  GThread *thread;
+
+  if (!gcuda_test_is_simulated ())
+    {
+      g_test_skip ("counts no calls of a real driver");
+      return;
+    }
+  gcuda_virtual_memory_options_set_max_size (options, 2 * test->unit);
+  resource = make_resource (test, options);
+  grows = allocate (resource, test->unit, stream);
+  whole = allocate (resource, 2 * test->unit, stream);
+  half = gcuda_buffer_new_view (whole, 0, test->unit, &error);
+  from = allocate (test->virtual, 256, stream);
+  to = allocate (test->virtual, 256, stream);
+  g_assert_no_error (error);
+  pattern_fill (grows, 1, stream);
+  pattern_fill (whole, 2, stream);
+  pattern_fill (from, 3, stream);
+  for (guint i = 0; i < BATCH; i++)
+    {
+      sources[i] = i < BATCH - 1 ? from : grows;
+      destinations[i] = i < BATCH - 1 ? to : half;
+    }
+  later = (GrowLater){ test, resource, grows, gcuda_test_count_calls ("cuMemcpyDtoDAsync") };
+  thread = g_thread_new ("grows-later", grow_later, &later);
+  g_assert_true (gcuda_buffer_copy_batch (sources, BATCH, destinations, BATCH, stream, &error));
+  g_assert_no_error (error);
+  g_thread_join (thread);
+  pattern_assert (half, 1, stream);
+  assert_part (whole, test->unit, test->unit, 2, stream);
+}
+
 /* Addresses and memory apart */
 
 static void
@@ -2282,6 +2415,8 @@ main (int argc,
   add ("take-back-in-time", test_take_back_in_time);
   add ("shrink-within-a-chunk", test_shrink_within_a_chunk);
   add ("holders", test_holders);
+  add ("view-instead", test_view_instead);
+  add ("batch-grows", test_batch_grows);
   add ("reserve", test_reserve);
   add_peer ("access", test_access);
   add_peer ("placement", test_placement);
