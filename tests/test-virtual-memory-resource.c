@@ -2072,6 +2072,43 @@ test_failing_release (Case *test,
     }
 }
 
+/* Of many chunks only that one stays. */
+static void
+test_failing_release_of_many (Case *test,
+                              gconstpointer data)
+{
+  g_autoptr (GCudaVirtualMemoryOptions) options = gcuda_virtual_memory_options_new ();
+  g_autoptr (GCudaVirtualMemoryResource) resource = NULL;
+  const guint64 unit = test->unit;
+  CUmemGenericAllocationHandle handle;
+  GcudasimBalance before, after;
+  GCudaBuffer *buffer;
+  CUdeviceptr address;
+
+  if (!gcuda_test_is_simulated ())
+    {
+      g_test_skip ("no call of a real driver fails on demand");
+      return;
+    }
+  gcuda_virtual_memory_options_set_chunk_size (options, unit);
+  resource = make_resource (test, options);
+  get_balance (&before);
+  buffer = allocate (resource, 4 * unit, test->bed.stream);
+  address = gcuda_buffer_get_address (buffer);
+  expect_begin ("cuMemUnmap:1=UNKNOWN");
+  g_object_unref (buffer);
+  expect_end ("cuMemUnmap");
+  get_balance (&after);
+  g_assert_cmpuint (after.mappings, ==, before.mappings + 1);
+  g_assert_cmpuint (after.device_bytes, ==, before.device_bytes + unit);
+  /* By hand, the last was the first. */
+  assert_cuda (RAW (cuMemRetainAllocationHandle) (&handle, (void *) (guintptr) (address + 3 * unit)));
+  assert_cuda (RAW (cuMemUnmap) (address + 3 * unit, unit));
+  assert_cuda (RAW (cuMemRelease) (handle));
+  assert_cuda (RAW (cuMemRelease) (handle));
+  assert_cuda (RAW (cuMemAddressFree) (address, 4 * unit));
+}
+
 /* Who frees an address is told that it could not be, and still has it. */
 static void
 test_failing_deallocation (Case *test,
@@ -2428,6 +2465,7 @@ main (int argc,
   add ("cache", test_cache);
   add ("out-of-memory", test_out_of_memory);
   add ("failing-release", test_failing_release);
+  add ("failing-release-of-many", test_failing_release_of_many);
   add ("failing-deallocation", test_failing_deallocation);
   add ("failing-cut", test_failing_cut);
   add ("failing-undo", test_failing_undo);
