@@ -2431,6 +2431,53 @@ test_one_buffer (Case *test,
   assert_part (buffer, 0, 4096, 0x55, test->bed.stream);
 }
 
+static gpointer
+add_peer_often (gpointer data)
+{
+  Random *random = data;
+  g_autoptr (GError) error = NULL;
+
+  for (guint i = 0; i < random->operations; i++)
+    {
+      g_assert_true (gcuda_virtual_memory_resource_add_peer (random->resource, random->test->peer, (GCudaMemoryAccess) random->seed, &error));
+      g_assert_no_error (error);
+    }
+  return NULL;
+}
+
+/* Of two calls for one device at once the last holds for all buffers. */
+static void
+test_two_add_peers (Case *test,
+                    gconstpointer data)
+{
+  GCudaBuffer *buffers[16];
+
+  if (!gcuda_test_is_simulated () || test->peer == NULL)
+    {
+      g_test_skip ("takes a real driver long, and two devices");
+      return;
+    }
+  for (guint i = 0; i < G_N_ELEMENTS (buffers); i++)
+    buffers[i] = allocate (test->virtual, test->unit, test->bed.stream);
+  for (guint round = 0; round < 30; round++)
+    {
+      Random randoms[2];
+      GThread *threads[2];
+
+      for (guint i = 0; i < G_N_ELEMENTS (threads); i++)
+        {
+          randoms[i] = (Random){ test, test->virtual, i == 0 ? GCUDA_MEMORY_ACCESS_READ : GCUDA_MEMORY_ACCESS_READ_WRITE, 3 };
+          threads[i] = g_thread_new ("add-peer", add_peer_often, &randoms[i]);
+        }
+      for (guint i = 0; i < G_N_ELEMENTS (threads); i++)
+        g_thread_join (threads[i]);
+      for (guint i = 1; i < G_N_ELEMENTS (buffers); i++)
+        g_assert_cmpint (raw_access (gcuda_buffer_get_address (buffers[i]), test->peer), ==, raw_access (gcuda_buffer_get_address (buffers[0]), test->peer));
+    }
+  for (guint i = 0; i < G_N_ELEMENTS (buffers); i++)
+    g_object_unref (buffers[i]);
+}
+
 int
 main (int argc,
       char **argv)
@@ -2456,6 +2503,7 @@ main (int argc,
   add ("batch-grows", test_batch_grows);
   add ("reserve", test_reserve);
   add_peer ("access", test_access);
+  add_peer ("two-add-peers", test_two_add_peers);
   add_peer ("placement", test_placement);
   add ("options", test_options);
   add ("lacks", test_lacks);

@@ -849,9 +849,9 @@ find_others (GCudaVirtualSpace *self,
   return others;
 }
 
-CUresult
-_gcuda_virtual_space_set_access (GCudaVirtualSpace *self,
-                                 const CUmemAccessDesc *access)
+static CUresult
+set_access_of_all (GCudaVirtualSpace *self,
+                   const CUmemAccessDesc *access)
 {
   /* What each had before, by id: a range may be moved meanwhile, and then takes its rights along. */
   g_autoptr (GHashTable) known = g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, g_free);
@@ -914,6 +914,26 @@ _gcuda_virtual_space_set_access (GCudaVirtualSpace *self,
       if (!any)
         break;
     }
+  return result;
+}
+
+CUresult
+_gcuda_virtual_space_set_access (GCudaVirtualSpace *self,
+                                 const CUmemAccessDesc *access)
+{
+  CUresult result;
+
+  /* One after the other: the ranges would be left with the rights of either, and a failure would undo the other's. */
+  g_mutex_lock (&self->lock);
+  while (self->setting)
+    g_cond_wait (&self->changed, &self->lock);
+  self->setting = TRUE;
+  g_mutex_unlock (&self->lock);
+  result = set_access_of_all (self, access);
+  g_mutex_lock (&self->lock);
+  self->setting = FALSE;
+  g_cond_broadcast (&self->changed);
+  g_mutex_unlock (&self->lock);
   return result;
 }
 
