@@ -789,6 +789,139 @@ test_holders (Case *test,
   give_behind (taken, unit);
 }
 
+typedef struct
+{
+  GCudaBuffer *buffer;
+  GCudaBuffer *view;
+} ViewOf;
+
+static gpointer
+leave_a_view (gpointer data)
+{
+  ViewOf *pair = data;
+  g_autoptr (GError) error = NULL;
+
+  g_usleep (50000);
+  pair->view = gcuda_buffer_new_view (pair->buffer, 0, 4096, &error);
+  g_assert_no_error (error);
+  g_assert_true (gcuda_buffer_close (pair->buffer, NULL, &error));
+  g_assert_no_error (error);
+  gcuda_test_hold (FALSE);
+  return NULL;
+}
+
+/* A buffer is closed while it is resized, and a view takes its place: that one stays where it is. */
+static void
+test_view_instead (Case *test,
+                   gconstpointer data)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (GCudaBuffer) buffer = NULL;
+  GCudaStream *stream = test->bed.stream;
+  GCudaBuffer *pending;
+  ViewOf pair = { NULL, NULL };
+  GThread *thread;
+  CUdeviceptr taken;
+  guint64 address;
+
+  if (!gcuda_test_is_simulated ())
+    {
+      g_test_skip ("no call of a real driver fails on demand");
+      return;
+    }
+  buffer = allocate (test->virtual, test->unit, stream);
+  take_behind (buffer, test->unit, test->unit, &taken);
+  pattern_fill (buffer, 5, stream);
+  g_assert_true (gcuda_stream_synchronize (stream, &error));
+  address = gcuda_buffer_get_address (buffer);
+  /* The resize waits for memory meanwhile. */
+  pending = allocate (test->virtual, test->unit, stream);
+  gcuda_test_hold (TRUE);
+  pattern_fill (pending, 1, stream);
+  g_object_unref (pending);
+  gcuda_test_fail_calls ("cuMemCreate:1=OUT_OF_MEMORY");
+  pair.buffer = buffer;
+  thread = g_thread_new ("leaves-a-view", leave_a_view, &pair);
+  g_assert_false (gcuda_virtual_memory_resource_resize (test->virtual, buffer, 2 * test->unit, MAY_MOVE, stream, &error));
+  assert_error_and_clear (error, GCUDA_ERROR_IN_USE);
+  gcuda_test_fail_calls (NULL);
+  g_thread_join (thread);
+  g_assert_cmpuint (gcuda_buffer_get_address (pair.view), ==, address);
+  pattern_assert (pair.view, 5, stream);
+  g_object_unref (pair.view);
+  give_behind (taken, test->unit);
+}
+
+#define BATCH 4000
+
+typedef struct
+{
+  Case *test;
+  GCudaVirtualMemoryResource *resource;
+  GCudaBuffer *buffer;
+  guint64 copies;
+} GrowLater;
+
+static gpointer
+grow_later (gpointer data)
+{
+  GrowLater *later = data;
+
+  while (gcuda_test_count_calls ("cuMemcpyDtoDAsync") == later->copies)
+    g_thread_yield ();
+  resize (later->resource, later->buffer, 2 * later->test->unit, NONE, later->test->other);
+  return NULL;
+}
+
+/* What grows while a batch is copied is copied as it was checked. */
+static void
+test_batch_grows (Case *test,
+                  gconstpointer data)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (GCudaVirtualMemoryOptions) options = gcuda_virtual_memory_options_new ();
+  g_autoptr (GCudaVirtualMemoryResource) resource = NULL;
+  g_autoptr (GCudaBuffer) grows = NULL;
+  g_autoptr (GCudaBuffer) whole = NULL;
+  g_autoptr (GCudaBuffer) half = NULL;
+  g_autoptr (GCudaBuffer) from = NULL;
+  g_autoptr (GCudaBuffer) to = NULL;
+  g_autofree GCudaBuffer **sources = g_new (GCudaBuffer *, BATCH);
+  g_autofree GCudaBuffer **destinations = g_new (GCudaBuffer *, BATCH);
+  GCudaStream *stream = test->bed.stream;
+  GrowLater later;
+  GThread *thread;
+
+  if (!gcuda_test_is_simulated ())
+    {
+      g_test_skip ("counts no calls of a real driver");
+      return;
+    }
+  gcuda_virtual_memory_options_set_max_size (options, 2 * test->unit);
+  resource = make_resource (test, options);
+  grows = allocate (resource, test->unit, stream);
+  whole = allocate (resource, 2 * test->unit, stream);
+  half = gcuda_buffer_new_view (whole, 0, test->unit, &error);
+  from = allocate (test->virtual, 256, stream);
+  to = allocate (test->virtual, 256, stream);
+  g_assert_no_error (error);
+  pattern_fill (grows, 1, stream);
+  pattern_fill (whole, 2, stream);
+  pattern_fill (from, 3, stream);
+  for (guint i = 0; i < BATCH; i++)
+    {
+      sources[i] = i < BATCH - 1 ? from : grows;
+      destinations[i] = i < BATCH - 1 ? to : half;
+    }
+  later = (GrowLater){ test, resource, grows, gcuda_test_count_calls ("cuMemcpyDtoDAsync") };
+  thread = g_thread_new ("grows-later", grow_later, &later);
+  g_assert_true (gcuda_buffer_copy_batch (sources, BATCH, destinations, BATCH, stream, &error));
+  g_assert_no_error (error);
+  g_thread_join (thread);
+  pattern_assert (half, 1, stream);
+  assert_part (whole, test->unit, test->unit, 2, stream);
+}
+
 /* Addresses and memory apart */
 
 static void
@@ -1939,6 +2072,43 @@ test_failing_release (Case *test,
     }
 }
 
+/* Of many chunks only that one stays. */
+static void
+test_failing_release_of_many (Case *test,
+                              gconstpointer data)
+{
+  g_autoptr (GCudaVirtualMemoryOptions) options = gcuda_virtual_memory_options_new ();
+  g_autoptr (GCudaVirtualMemoryResource) resource = NULL;
+  const guint64 unit = test->unit;
+  CUmemGenericAllocationHandle handle;
+  GcudasimBalance before, after;
+  GCudaBuffer *buffer;
+  CUdeviceptr address;
+
+  if (!gcuda_test_is_simulated ())
+    {
+      g_test_skip ("no call of a real driver fails on demand");
+      return;
+    }
+  gcuda_virtual_memory_options_set_chunk_size (options, unit);
+  resource = make_resource (test, options);
+  get_balance (&before);
+  buffer = allocate (resource, 4 * unit, test->bed.stream);
+  address = gcuda_buffer_get_address (buffer);
+  expect_begin ("cuMemUnmap:1=UNKNOWN");
+  g_object_unref (buffer);
+  expect_end ("cuMemUnmap");
+  get_balance (&after);
+  g_assert_cmpuint (after.mappings, ==, before.mappings + 1);
+  g_assert_cmpuint (after.device_bytes, ==, before.device_bytes + unit);
+  /* By hand, the last was the first. */
+  assert_cuda (RAW (cuMemRetainAllocationHandle) (&handle, (void *) (guintptr) (address + 3 * unit)));
+  assert_cuda (RAW (cuMemUnmap) (address + 3 * unit, unit));
+  assert_cuda (RAW (cuMemRelease) (handle));
+  assert_cuda (RAW (cuMemRelease) (handle));
+  assert_cuda (RAW (cuMemAddressFree) (address, 4 * unit));
+}
+
 /* Who frees an address is told that it could not be, and still has it. */
 static void
 test_failing_deallocation (Case *test,
@@ -1992,6 +2162,35 @@ test_failing_cut (Case *test,
           pattern_assert (buffer, 4, stream);
         }
     }
+}
+
+/* What a failed call could not unmap has no rights yet: who takes it back gives it some. */
+static void
+test_failing_undo (Case *test,
+                   gconstpointer data)
+{
+  g_autoptr (GCudaVirtualMemoryOptions) options = gcuda_virtual_memory_options_new ();
+  g_autoptr (GCudaVirtualMemoryResource) resource = NULL;
+  g_autoptr (GCudaBuffer) buffer = NULL;
+  g_autoptr (GError) error = NULL;
+  GCudaStream *stream = test->bed.stream;
+
+  if (!gcuda_test_is_simulated ())
+    {
+      g_test_skip ("no call of a real driver fails on demand");
+      return;
+    }
+  gcuda_virtual_memory_options_set_max_size (options, 2 * test->unit);
+  resource = make_resource (test, options);
+  buffer = allocate (resource, test->unit, stream);
+  expect_begin ("cuMemSetAccess:1=UNKNOWN,cuMemUnmap:1=UNKNOWN");
+  g_assert_false (gcuda_virtual_memory_resource_resize (resource, buffer, 2 * test->unit, NONE, stream, &error));
+  assert_error_and_clear (error, GCUDA_ERROR_UNKNOWN);
+  expect_end ("cuMemUnmap");
+  resize (resource, buffer, 2 * test->unit, NONE, stream);
+  g_assert_cmpuint (capacity (resource, buffer), ==, 2 * test->unit);
+  pattern_fill (buffer, 6, stream);
+  pattern_assert (buffer, 6, stream);
 }
 
 /* Any sequence, against a model */
@@ -2232,6 +2431,53 @@ test_one_buffer (Case *test,
   assert_part (buffer, 0, 4096, 0x55, test->bed.stream);
 }
 
+static gpointer
+add_peer_often (gpointer data)
+{
+  Random *random = data;
+  g_autoptr (GError) error = NULL;
+
+  for (guint i = 0; i < random->operations; i++)
+    {
+      g_assert_true (gcuda_virtual_memory_resource_add_peer (random->resource, random->test->peer, (GCudaMemoryAccess) random->seed, &error));
+      g_assert_no_error (error);
+    }
+  return NULL;
+}
+
+/* Of two calls for one device at once the last holds for all buffers. */
+static void
+test_two_add_peers (Case *test,
+                    gconstpointer data)
+{
+  GCudaBuffer *buffers[16];
+
+  if (!gcuda_test_is_simulated () || test->peer == NULL)
+    {
+      g_test_skip ("takes a real driver long, and two devices");
+      return;
+    }
+  for (guint i = 0; i < G_N_ELEMENTS (buffers); i++)
+    buffers[i] = allocate (test->virtual, test->unit, test->bed.stream);
+  for (guint round = 0; round < 30; round++)
+    {
+      Random randoms[2];
+      GThread *threads[2];
+
+      for (guint i = 0; i < G_N_ELEMENTS (threads); i++)
+        {
+          randoms[i] = (Random){ test, test->virtual, i == 0 ? GCUDA_MEMORY_ACCESS_READ : GCUDA_MEMORY_ACCESS_READ_WRITE, 3 };
+          threads[i] = g_thread_new ("add-peer", add_peer_often, &randoms[i]);
+        }
+      for (guint i = 0; i < G_N_ELEMENTS (threads); i++)
+        g_thread_join (threads[i]);
+      for (guint i = 1; i < G_N_ELEMENTS (buffers); i++)
+        g_assert_cmpint (raw_access (gcuda_buffer_get_address (buffers[i]), test->peer), ==, raw_access (gcuda_buffer_get_address (buffers[0]), test->peer));
+    }
+  for (guint i = 0; i < G_N_ELEMENTS (buffers); i++)
+    g_object_unref (buffers[i]);
+}
+
 int
 main (int argc,
       char **argv)
@@ -2253,8 +2499,11 @@ main (int argc,
   add ("take-back-in-time", test_take_back_in_time);
   add ("shrink-within-a-chunk", test_shrink_within_a_chunk);
   add ("holders", test_holders);
+  add ("view-instead", test_view_instead);
+  add ("batch-grows", test_batch_grows);
   add ("reserve", test_reserve);
   add_peer ("access", test_access);
+  add_peer ("two-add-peers", test_two_add_peers);
   add_peer ("placement", test_placement);
   add ("options", test_options);
   add ("lacks", test_lacks);
@@ -2264,8 +2513,10 @@ main (int argc,
   add ("cache", test_cache);
   add ("out-of-memory", test_out_of_memory);
   add ("failing-release", test_failing_release);
+  add ("failing-release-of-many", test_failing_release_of_many);
   add ("failing-deallocation", test_failing_deallocation);
   add ("failing-cut", test_failing_cut);
+  add ("failing-undo", test_failing_undo);
   add ("one-buffer", test_one_buffer);
   add ("random", test_random);
   for (gsize i = 0; i < G_N_ELEMENTS (operations); i++)

@@ -42,8 +42,7 @@ gsize _gcuda_allocation_get_contiguous (GCudaAllocation *self,
                                         gsize size);
 
 /*
- * For a resource that moves or shrinks memory which it handed out. Shared: something holds it beside one buffer and the
- * caller. A change begins only if nothing does; until it ends, which is soon and without a driver call in between, whoever
+ * For a resource that moves or shrinks memory which it handed out. Shared: there is not one holder beside the caller. A change begins only if nothing does; until it ends, which is soon and without a driver call in between, whoever
  * wants to hold the memory waits.
  */
 gboolean _gcuda_allocation_is_shared (GCudaAllocation *self);

@@ -111,7 +111,8 @@ _gcuda_allocation_hold (GCudaAllocation *self)
   gint holders = g_atomic_int_get (&self->holders);
 
   while (holders > 0)
-    if (G_UNLIKELY ((holders & CHANGING) != 0))
+    /* In a forked child the change never ends; what comes next refuses that process. */
+    if (G_UNLIKELY ((holders & CHANGING) != 0) && !_gcuda_driver_forked ())
       {
         g_thread_yield ();
         holders = g_atomic_int_get (&self->holders);
@@ -141,7 +142,7 @@ _gcuda_allocation_end_change (GCudaAllocation *self,
                               gsize size)
 {
   __atomic_store_n (&self->address, address, __ATOMIC_RELAXED);
-  self->size = size;
+  __atomic_store_n (&self->size, size, __ATOMIC_RELAXED);
   /* One of the two may be gone meanwhile, but not the caller. */
   g_atomic_int_add (&self->holders, -CHANGING);
 }
@@ -150,7 +151,8 @@ void
 _gcuda_allocation_grow (GCudaAllocation *self,
                         gsize size)
 {
-  self->size = size;
+  /* Whoever makes a view may ask for it meanwhile. */
+  __atomic_store_n (&self->size, size, __ATOMIC_RELAXED);
 }
 
 CUdeviceptr
@@ -163,7 +165,7 @@ _gcuda_allocation_get_address (GCudaAllocation *self)
 gsize
 _gcuda_allocation_get_size (GCudaAllocation *self)
 {
-  return self->size;
+  return __atomic_load_n (&self->size, __ATOMIC_RELAXED);
 }
 
 GCudaMemoryResource *

@@ -18,8 +18,12 @@ GCudaAllocation *_gcuda_buffer_hold (GCudaBuffer *self,
 /* Whether it is a part of another buffer, or all of it. */
 gboolean _gcuda_buffer_is_view (GCudaBuffer *self);
 
+/* Whether anything but the buffer and the caller, who both hold @allocation, does so too; or the buffer was closed. */
+gboolean _gcuda_buffer_is_shared (GCudaBuffer *self,
+                                  GCudaAllocation *allocation);
+
 /* For the resource of the memory, on a buffer that is no view and whose @allocation it holds: another size, and another
- * address too. FALSE, and nothing was done, if anything else holds the memory. Without a notification, which follows when
+ * address too. FALSE, and nothing was done, if it is shared. Without a notification, which follows when
  * all is done. */
 gboolean _gcuda_buffer_change (GCudaBuffer *self,
                                GCudaAllocation *allocation,

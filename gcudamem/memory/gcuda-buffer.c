@@ -46,6 +46,13 @@ enum
 
 static GParamSpec *properties[N_PROPS];
 
+/* It may grow at any time, in another thread: who needs it twice asks once. */
+static gsize
+get_size (GCudaBuffer *self)
+{
+  return __atomic_load_n (&self->size, __ATOMIC_RELAXED);
+}
+
 /* TRUE, once: the hold on the memory is then the caller's to give back. */
 static gboolean
 end (GCudaBuffer *self)
@@ -276,11 +283,13 @@ check_range (GCudaBuffer *self,
              const char *what,
              GError **error)
 {
-  if (offset <= self->size && size <= self->size - offset)
+  const gsize whole = get_size (self);
+
+  if (offset <= whole && size <= whole - offset)
     return TRUE;
   return _gcuda_fail (error, GCUDA_ERROR_INVALID_ARGUMENT,
                       "%s: %" G_GUINT64_FORMAT " bytes at offset %" G_GUINT64_FORMAT " do not lie in a buffer of %" G_GSIZE_FORMAT,
-                      what, size, offset, self->size);
+                      what, size, offset, whole);
 }
 
 /**
@@ -330,6 +339,14 @@ _gcuda_buffer_is_view (GCudaBuffer *self)
 }
 
 gboolean
+_gcuda_buffer_is_shared (GCudaBuffer *self,
+                         GCudaAllocation *allocation)
+{
+  /* In this order: one that is not closed yet is one of the two holders that were counted. */
+  return _gcuda_allocation_is_shared (allocation) || g_atomic_int_get (&self->closed);
+}
+
+gboolean
 _gcuda_buffer_change (GCudaBuffer *self,
                       GCudaAllocation *allocation,
                       CUdeviceptr address,
@@ -337,6 +354,12 @@ _gcuda_buffer_change (GCudaBuffer *self,
 {
   if (!_gcuda_allocation_begin_change (allocation))
     return FALSE;
+  /* Closed meanwhile: then the other holder may be a view. */
+  if (g_atomic_int_get (&self->closed))
+    {
+      _gcuda_allocation_end_change (allocation, _gcuda_allocation_get_address (allocation), _gcuda_allocation_get_size (allocation));
+      return FALSE;
+    }
   __atomic_store_n (&self->size, size, __ATOMIC_RELAXED);
   _gcuda_allocation_end_change (allocation, address, size);
   return TRUE;
@@ -498,7 +521,7 @@ gcuda_buffer_get_size (GCudaBuffer *self)
 {
   g_return_val_if_fail (GCUDA_IS_BUFFER (self), 0);
 
-  return __atomic_load_n (&self->size, __ATOMIC_RELAXED);
+  return get_size (self);
 }
 
 /**
@@ -715,7 +738,7 @@ gcuda_buffer_fill (GCudaBuffer *self,
 {
   g_return_val_if_fail (GCUDA_IS_BUFFER (self), FALSE);
 
-  return gcuda_buffer_fill_range (self, 0, self->size, value, width, stream, error);
+  return gcuda_buffer_fill_range (self, 0, get_size (self), value, width, stream, error);
 }
 
 /* Whether @rows rows of @row_size bytes, @pitch apart, lie in a buffer. */
@@ -1056,13 +1079,16 @@ gcuda_buffer_copy_to (GCudaBuffer *self,
                       GCudaStream *stream,
                       GError **error)
 {
+  gsize size;
+
   g_return_val_if_fail (GCUDA_IS_BUFFER (self), FALSE);
 
-  if (GCUDA_IS_BUFFER (destination) && destination->size != self->size &&
+  size = get_size (self);
+  if (GCUDA_IS_BUFFER (destination) && get_size (destination) != size &&
       !gcuda_buffer_is_closed (self) && !gcuda_buffer_is_closed (destination))
     return _gcuda_fail (error, GCUDA_ERROR_INVALID_ARGUMENT,
-                        "copying a buffer: the source has %" G_GSIZE_FORMAT " bytes, the destination %" G_GSIZE_FORMAT, self->size, destination->size);
-  return gcuda_buffer_copy_range (self, 0, destination, 0, self->size, stream, error);
+                        "copying a buffer: the source has %" G_GSIZE_FORMAT " bytes, the destination %" G_GSIZE_FORMAT, size, get_size (destination));
+  return gcuda_buffer_copy_range (self, 0, destination, 0, size, stream, error);
 }
 
 /**
@@ -1197,6 +1223,7 @@ gcuda_buffer_copy_batch (GCudaBuffer **sources,
 {
   static const char what[] = "copying a batch of buffers";
   g_autofree CopySides *sides = NULL;
+  g_autofree gsize *sizes = NULL; /* as they were checked: a buffer may grow meanwhile */
   GCudaStreamCall call;
   CUresult result = CUDA_SUCCESS;
   gsize held = 0, i;
@@ -1205,20 +1232,25 @@ gcuda_buffer_copy_batch (GCudaBuffer **sources,
   if (n_sources != n_destinations)
     return _gcuda_fail (error, GCUDA_ERROR_INVALID_ARGUMENT, "%s: %" G_GSIZE_FORMAT " sources for %" G_GSIZE_FORMAT " destinations", what, n_sources, n_destinations);
   sides = g_new0 (CopySides, MAX (n_sources, 1));
+  sizes = g_new (gsize, MAX (n_sources, 1));
   while (success && held < n_sources)
     {
       GCudaBuffer *source = sources[held], *destination = destinations[held];
-      CopySides *pair = &sides[held++];
+      CopySides *pair = &sides[held];
+      gsize size = 0;
 
       success = copy_sides_hold (pair, source, destination, what, error);
-      if (success && source->size != destination->size)
+      if (success)
+        sizes[held] = size = get_size (source);
+      if (success && size != get_size (destination))
         success = _gcuda_fail (error, GCUDA_ERROR_INVALID_ARGUMENT,
                                "%s: source %" G_GSIZE_FORMAT " has %" G_GSIZE_FORMAT " bytes, its destination %" G_GSIZE_FORMAT,
-                               what, held - 1, source->size, destination->size);
+                               what, held, size, get_size (destination));
+      held++;
       success = success &&
-                check_overlap (_gcuda_allocation_get_address (pair->source) + source->offset, source->size,
-                               _gcuda_allocation_get_address (pair->destination) + destination->offset, source->size,
-                               source->size, 1, what, error) &&
+                check_overlap (_gcuda_allocation_get_address (pair->source) + source->offset, size,
+                               _gcuda_allocation_get_address (pair->destination) + destination->offset, size,
+                               size, 1, what, error) &&
                 copy_sides_hold_contexts (pair, stream, what, error);
     }
   if (success)
@@ -1229,7 +1261,7 @@ gcuda_buffer_copy_batch (GCudaBuffer **sources,
         result = copy_linear (&sides[i],
                               _gcuda_allocation_get_address (sides[i].destination) + destinations[i]->offset,
                               _gcuda_allocation_get_address (sides[i].source) + sources[i]->offset,
-                              sources[i]->size, call.handle);
+                              sizes[i], call.handle);
       success = _gcuda_stream_call_end (&call, result, what, error);
     }
   for (i = 0; i < held; i++)

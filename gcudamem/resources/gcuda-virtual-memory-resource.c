@@ -582,7 +582,7 @@ prepare_cut (Call *call,
              guint count,
              GError **error)
 {
-  if (_gcuda_allocation_is_shared (call->allocation))
+  if (_gcuda_buffer_is_shared (call->buffer, call->allocation))
     return fail_shared (call, error);
   return count == 0 || _gcuda_allocation_reserve (call->box, FALSE, error);
 }

@@ -37,6 +37,7 @@ typedef struct
   GHashTable *ranges; /* by address */
   GArray *access;     /* CUmemAccessDesc, of ranges to come */
   guint generation;   /* of that */
+  gboolean setting;   /* a call sets the rights of all ranges */
   guint64 last_id;
   GQueue idle; /* chunks, the oldest first */
   gsize idle_size;

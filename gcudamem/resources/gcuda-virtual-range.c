@@ -354,13 +354,16 @@ unmap (GCudaVirtualRange *self,
   return result;
 }
 
-/* Unmaps all that waits for no stream; the last first, so that the list need not move. */
+/* Unmaps all that waits for no stream; the last first, so that the list need not move. In a teardown what the driver refuses
+ * for good keeps nothing else from going. The first failure, if there is one. */
 static CUresult
-unmap_rest (GCudaVirtualRange *self)
+unmap_rest (GCudaVirtualRange *self,
+            gboolean teardown)
 {
-  CUresult result = CUDA_SUCCESS;
+  CUresult first = CUDA_SUCCESS, result = CUDA_SUCCESS;
+  gsize below = G_MAXSIZE;
 
-  while (result == CUDA_SUCCESS)
+  while (result == CUDA_SUCCESS || (teardown && !is_for_now (result)))
     {
       Mapping *mapping = NULL;
 
@@ -368,7 +371,7 @@ unmap_rest (GCudaVirtualRange *self)
       for (guint i = self->mappings->len; i > 0 && mapping == NULL; i--)
         {
           mapping = g_ptr_array_index (self->mappings, i - 1);
-          if (mapping->cut != NULL)
+          if (mapping->cut != NULL || mapping->offset >= below)
             mapping = NULL;
         }
       if (mapping != NULL)
@@ -376,9 +379,13 @@ unmap_rest (GCudaVirtualRange *self)
       g_mutex_unlock (&self->space->lock);
       if (mapping == NULL)
         break;
+      below = mapping->offset;
       result = unmap (self, mapping);
+      if (first == CUDA_SUCCESS)
+        first = result;
     }
-  return result;
+  /* One that goes away by itself is what counts: it is tried again. */
+  return is_for_now (result) ? result : first;
 }
 
 static void
@@ -392,7 +399,7 @@ range_unref (GCudaVirtualRange *self)
     return;
   if (!self->lost)
     {
-      result = unmap_rest (self);
+      result = unmap_rest (self, TRUE);
       for (guint i = 0; i < self->mappings->len; i++)
         left += mapping_at (self, i)->chunk->size;
       report (space, result, "cuMemUnmap", self->address, left);
@@ -772,7 +779,7 @@ fill_end (GCudaVirtualRange *self,
         g_mutex_unlock (&space->lock);
         if (mapping == NULL)
           break;
-        mapping->fresh = FALSE;
+        /* If that fails it stays fresh: it has no rights yet. */
         undone = unmap (self, mapping);
         report (space, undone, "cuMemUnmap", self->address, 0);
       }
@@ -842,9 +849,9 @@ find_others (GCudaVirtualSpace *self,
   return others;
 }
 
-CUresult
-_gcuda_virtual_space_set_access (GCudaVirtualSpace *self,
-                                 const CUmemAccessDesc *access)
+static CUresult
+set_access_of_all (GCudaVirtualSpace *self,
+                   const CUmemAccessDesc *access)
 {
   /* What each had before, by id: a range may be moved meanwhile, and then takes its rights along. */
   g_autoptr (GHashTable) known = g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, g_free);
@@ -907,6 +914,26 @@ _gcuda_virtual_space_set_access (GCudaVirtualSpace *self,
       if (!any)
         break;
     }
+  return result;
+}
+
+CUresult
+_gcuda_virtual_space_set_access (GCudaVirtualSpace *self,
+                                 const CUmemAccessDesc *access)
+{
+  CUresult result;
+
+  /* One after the other: the ranges would be left with the rights of either, and a failure would undo the other's. */
+  g_mutex_lock (&self->lock);
+  while (self->setting)
+    g_cond_wait (&self->changed, &self->lock);
+  self->setting = TRUE;
+  g_mutex_unlock (&self->lock);
+  result = set_access_of_all (self, access);
+  g_mutex_lock (&self->lock);
+  self->setting = FALSE;
+  g_cond_broadcast (&self->changed);
+  g_mutex_unlock (&self->lock);
   return result;
 }
 
@@ -977,7 +1004,7 @@ _gcuda_virtual_space_free (GCudaVirtualSpace *self,
   if (range == NULL)
     return CUDA_ERROR_INVALID_VALUE;
 
-  result = unmap_rest (range);
+  result = unmap_rest (range, _gcuda_reclaimer_is_here ());
   /* Whoever frees an address may try again. A release does so where that helps. */
   if (result != CUDA_SUCCESS && (!_gcuda_reclaimer_is_here () || is_for_now (result)))
     {
