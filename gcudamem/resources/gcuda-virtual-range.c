@@ -1182,6 +1182,7 @@ cut_passed (GCudaStreamWaiter *waiter)
       Mapping *mapping = NULL;
       gboolean held = FALSE;
       CUresult result;
+      gsize offset = 0, size = 0;
 
       g_mutex_lock (&range->space->lock);
       for (guint i = find_mapping (range, cut->from); i < range->mappings->len && mapping == NULL; i++)
@@ -1194,7 +1195,11 @@ cut_passed (GCudaStreamWaiter *waiter)
             }
         }
       if (mapping != NULL)
-        mapping->going = TRUE;
+        {
+          mapping->going = TRUE;
+          offset = mapping->offset;
+          size = mapping->chunk->size;
+        }
       g_mutex_unlock (&range->space->lock);
       if (mapping == NULL && held)
         return GCUDA_RECLAIM_AGAIN;
@@ -1206,9 +1211,11 @@ cut_passed (GCudaStreamWaiter *waiter)
       if (is_for_now (result))
         return result == CUDA_ERROR_NOT_PERMITTED ? GCUDA_RECLAIM_AGAIN : GCUDA_RECLAIM_BLOCKED;
       /* It stays, to be taken back, or to be tried again when all of the range goes. */
-      report (range->space, result, "cuMemUnmap", range->address + mapping->offset, mapping->chunk->size);
+      report (range->space, result, "cuMemUnmap", range->address + offset, size);
+      /* Others may have unmapped it meanwhile: it is looked for again. */
       g_mutex_lock (&range->space->lock);
-      if (mapping->cut == cut)
+      mapping = mapping_at (range, find_mapping (range, offset));
+      if (mapping != NULL && mapping->offset == offset && mapping->cut == cut)
         mapping->cut = NULL;
       g_mutex_unlock (&range->space->lock);
     }
