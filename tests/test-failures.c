@@ -1865,14 +1865,6 @@ test_record_fails_while_pending (Bed *bed,
 
 /* Out of memory, while memory is on its way */
 
-static gpointer
-let_go (gpointer data)
-{
-  g_usleep (50000);
-  gcuda_test_hold (FALSE);
-  return NULL;
-}
-
 static void
 test_out_of_memory_waits (Bed *bed,
                           gconstpointer data)
@@ -1902,7 +1894,7 @@ test_out_of_memory_waits (Bed *bed,
 
   gcuda_test_log_start ();
   gcuda_test_fail_calls (spec);
-  thread = g_thread_new ("let-go", let_go, NULL);
+  thread = g_thread_new ("let-go", gcuda_test_let_go_soon, NULL);
   buffer = gcuda_memory_resource_allocate (resource, SIZE, other, &error);
   gcuda_test_fail_calls (NULL);
   g_thread_join (thread);

@@ -1577,14 +1577,6 @@ test_cache (Case *test,
   assert_same_balance (&empty);
 }
 
-static gpointer
-let_go (gpointer data)
-{
-  g_usleep (50000);
-  gcuda_test_hold (FALSE);
-  return NULL;
-}
-
 /* Memory that waits to be unmapped is waited for. */
 static void
 test_out_of_memory (Case *test,
@@ -1612,7 +1604,7 @@ test_out_of_memory (Case *test,
       resize (test->virtual, pending, unit, NONE, stream);
       gcuda_test_log_start ();
       gcuda_test_fail_calls ("cuMemCreate:1=OUT_OF_MEMORY");
-      thread = g_thread_new ("let-go", let_go, NULL);
+      thread = g_thread_new ("let-go", gcuda_test_let_go_soon, NULL);
       switch (i)
         {
         case 0:

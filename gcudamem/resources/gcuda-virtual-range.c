@@ -181,7 +181,31 @@ chunk_ref (Chunk *chunk)
   return chunk;
 }
 
-/* The one place that releases physical memory, but for what a cache kept. */
+/* The one place that releases physical memory. After a failure the chunk is there still. */
+static CUresult
+chunk_release (Chunk *chunk)
+{
+  CUresult result = _gcuda_driver.MemRelease (chunk->handle);
+
+  if (result == CUDA_SUCCESS)
+    g_free (chunk);
+  return result;
+}
+
+/* The same where nobody can be told but by a report. */
+static void
+chunk_give_up (GCudaVirtualSpace *space,
+               Chunk *chunk)
+{
+  const Chunk was = *chunk;
+  CUresult result = chunk_release (chunk);
+
+  if (result == CUDA_SUCCESS)
+    return;
+  report (space, result, "cuMemRelease", was.handle, was.size);
+  g_free (chunk);
+}
+
 static void
 chunk_unref (GCudaVirtualSpace *space,
              Chunk *chunk)
@@ -198,10 +222,8 @@ chunk_unref (GCudaVirtualSpace *space,
       space->idle_size += chunk->size;
     }
   g_mutex_unlock (&space->lock);
-  if (kept)
-    return;
-  report (space, _gcuda_driver.MemRelease (chunk->handle), "cuMemRelease", chunk->handle, chunk->size);
-  g_free (chunk);
+  if (!kept)
+    chunk_give_up (space, chunk);
 }
 
 CUresult
@@ -222,7 +244,7 @@ _gcuda_virtual_space_trim (GCudaVirtualSpace *self,
       g_mutex_unlock (&self->lock);
       if (chunk == NULL)
         return CUDA_SUCCESS;
-      result = _gcuda_driver.MemRelease (chunk->handle);
+      result = chunk_release (chunk);
       if (result != CUDA_SUCCESS)
         {
           g_mutex_lock (&self->lock);
@@ -231,7 +253,6 @@ _gcuda_virtual_space_trim (GCudaVirtualSpace *self,
           g_mutex_unlock (&self->lock);
           return result;
         }
-      g_free (chunk);
     }
 }
 
@@ -273,10 +294,7 @@ space_release (GCudaReclaimNode *node)
   Chunk *chunk;
 
   while ((chunk = g_queue_pop_head (&self->idle)) != NULL)
-    {
-      report (self, _gcuda_driver.MemRelease (chunk->handle), "cuMemRelease", chunk->handle, chunk->size);
-      g_free (chunk);
-    }
+    chunk_give_up (self, chunk);
   space_free (self);
   return GCUDA_RECLAIM_DONE;
 }

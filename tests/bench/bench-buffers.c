@@ -3,18 +3,15 @@
  * What the library costs above the driver, in one run on one machine: each row times the raw driver calls and the library's
  * in turns, and prints the medians, their difference and their ratio. Not a test: nothing here passes or fails.
  */
-#include <cuda.h>
-#include <dlfcn.h>
+#include "bench.h"
+
 #include <gcudamem/gcudamem-cuda.h>
 #include <malloc.h>
-#include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define ROUNDS 21
-#define COUNT  2000
+#define COUNT 2000
 
-static gpointer driver;
 static GCudaContext *context;
 static GCudaStream *stream, *other_stream;
 static GCudaStream *hidden_stream; /* its handle is never asked for, so nobody can capture it, and the library need not ask */
@@ -25,47 +22,6 @@ static CUstream raw_stream;
 static CUevent raw_event;
 static CUmemoryPool raw_pool;
 static CUdeviceptr raw_address, raw_other;
-
-#define RAW(name) ((__typeof__ (&name)) raw_function (#name))
-
-static gpointer
-raw_function (const char *name)
-{
-  CUresult (*get) (const char *, void **, int, cuuint64_t, void *) = NULL;
-  gpointer function = NULL;
-  int status;
-
-  *(void **) &get = dlsym (driver, "cuGetProcAddress_v2");
-  if (get (name, &function, 12000, CU_GET_PROC_ADDRESS_LEGACY_STREAM, &status) != CUDA_SUCCESS)
-    g_error ("the driver has no %s", name);
-  return function;
-}
-
-static gint64
-now (void)
-{
-  struct timespec time;
-
-  clock_gettime (CLOCK_MONOTONIC, &time);
-  return time.tv_sec * G_GINT64_CONSTANT (1000000000) + time.tv_nsec;
-}
-
-static int
-compare (const void *a,
-         const void *b)
-{
-  double difference = *(const double *) a - *(const double *) b;
-
-  return difference < 0 ? -1 : difference > 0;
-}
-
-static double
-median (double *values,
-        guint count)
-{
-  qsort (values, count, sizeof *values, compare);
-  return values[count / 2];
-}
 
 typedef void (*Step) (void);
 

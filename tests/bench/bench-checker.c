@@ -4,43 +4,18 @@
  * memory that it keeps during very many. Those are passed on to a driver that does nothing: so what is seen is the checker,
  * and neither queues nor threads. Not a test: nothing here passes or fails. The budget is 20 times the time.
  */
-#include <cuda.h>
-#include <dlfcn.h>
-#include <glib.h>
+#include "bench.h"
+
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #define STREAMS 4
 
-static gpointer driver;
 static CUstream streams[STREAMS];
 static CUevent events[STREAMS];
 static CUdeviceptr memory[STREAMS];
-
-static gpointer
-function (const char *name)
-{
-  CUresult (*get) (const char *, void **, int, cuuint64_t, void *) = NULL;
-  gpointer found = NULL;
-  int status;
-
-  *(void **) &get = dlsym (driver, "cuGetProcAddress_v2");
-  if (get (name, &found, 12000, CU_GET_PROC_ADDRESS_LEGACY_STREAM, &status) != CUDA_SUCCESS)
-    g_error ("the driver has no %s", name);
-  return found;
-}
-
-/* Looked up once. */
-#define RAW(name)                                \
-  ({                                             \
-    static __typeof__ (&name) looked_up_;        \
-    if (looked_up_ == NULL)                      \
-      *(void **) &looked_up_ = function (#name); \
-    looked_up_;                                  \
-  })
 
 static void
 start (void)

@@ -5,32 +5,13 @@
  *
  *   bench-virtual [UNITS]: how much a buffer grows to, in units of the granularity
  */
-#include <cuda.h>
-#include <dlfcn.h>
+#include "bench.h"
+
 #include <gcudamem/gcudamem-cuda.h>
-#include <stdlib.h>
 
-#define ROUNDS 21
-
-static gpointer driver;
 static GCudaDevice *device;
 static GCudaStream *stream;
 static gsize unit;
-
-#define RAW(name) ((__typeof__ (&name)) raw_function (#name))
-
-static gpointer
-raw_function (const char *name)
-{
-  CUresult (*get) (const char *, void **, int, cuuint64_t, void *) = NULL;
-  gpointer function = NULL;
-  int status;
-
-  *(void **) &get = dlsym (driver, "cuGetProcAddress_v2");
-  if (get (name, &function, 12000, CU_GET_PROC_ADDRESS_LEGACY_STREAM, &status) != CUDA_SUCCESS)
-    g_error ("the driver has no %s", name);
-  return function;
-}
 
 static __typeof__ (&cuMemAddressReserve) fast_reserve;
 static __typeof__ (&cuMemAddressFree) fast_address_free;
@@ -48,29 +29,9 @@ must (CUresult result)
 }
 
 static double
-now (void)
+microseconds (void)
 {
-  struct timespec time;
-
-  clock_gettime (CLOCK_MONOTONIC, &time);
-  return (double) time.tv_sec * 1e6 + (double) time.tv_nsec / 1e3;
-}
-
-static int
-compare (const void *a,
-         const void *b)
-{
-  double difference = *(const double *) a - *(const double *) b;
-
-  return difference < 0 ? -1 : difference > 0;
-}
-
-static double
-median (double *values,
-        guint count)
-{
-  qsort (values, count, sizeof *values, compare);
-  return values[count / 2];
+  return (double) now () / 1e3;
 }
 
 static void
@@ -153,13 +114,13 @@ grow_in_place (guint units)
   handles[0] = raw_add (address);
   for (guint i = 1; i < units; i++)
     {
-      double start = now ();
+      double start = microseconds ();
 
       handles[i] = raw_add (address + i * unit);
-      raw[i] = now () - start;
-      start = now ();
+      raw[i] = microseconds () - start;
+      start = microseconds ();
       resize (resource, buffer, (i + 1) * unit);
-      ours[i] = now () - start;
+      ours[i] = microseconds () - start;
     }
   for (guint begin = 1, end = 8; begin < units; begin = end, end *= 4)
     {
@@ -199,18 +160,18 @@ grow_by_moving (guint units)
         resize (resource, buffer, (i + 1) * unit);
       must (fast_reserve (&behind, unit, 0, gcuda_buffer_get_address (buffer) + units * unit, 0));
 
-      start = now ();
+      start = microseconds ();
       must (fast_reserve (&moved, (units + 1) * unit, 0, 0, 0));
       for (guint i = 0; i < units; i++)
         must (fast_map (moved + i * unit, unit, 0, handles[i], 0));
       must (fast_create (&handles[units], unit, &properties, 0));
       must (fast_map (moved + units * unit, unit, 0, handles[units], 0));
       must (fast_set_access (moved, (units + 1) * unit, &access_rights, 1));
-      raw[round] = now () - start;
+      raw[round] = microseconds () - start;
 
-      start = now ();
+      start = microseconds ();
       resize (resource, buffer, (units + 1) * unit);
-      ours[round] = now () - start;
+      ours[round] = microseconds () - start;
 
       for (guint i = 0; i <= units; i++)
         {
@@ -240,17 +201,17 @@ allocate_and_free (guint64 cache_size,
     {
       CUmemGenericAllocationHandle handle;
       CUdeviceptr address;
-      double start = now ();
+      double start = microseconds ();
 
       must (fast_reserve (&address, unit, 0, 0, 0));
       handle = raw_add (address);
       must (fast_unmap (address, unit));
       must (fast_release (handle));
       must (fast_address_free (address, unit));
-      raw[round] = now () - start;
-      start = now ();
+      raw[round] = microseconds () - start;
+      start = microseconds ();
       g_object_unref (allocate (resource, unit));
-      ours[round] = now () - start;
+      ours[round] = microseconds () - start;
       gcuda_reclaim (NULL, NULL);
     }
   row (name, raw, ours, ROUNDS, "");
@@ -274,22 +235,22 @@ against_copy (guint units)
 
       gcuda_buffer_fill (buffer, 1, 1, stream, NULL);
       gcuda_stream_synchronize (stream, NULL);
-      start = now ();
+      start = microseconds ();
       larger = allocate (pool, 2 * units * unit);
       view = gcuda_buffer_new_view (larger, 0, units * unit, NULL);
       gcuda_buffer_copy_to (buffer, view, stream, NULL);
       g_object_unref (buffer);
       gcuda_stream_synchronize (stream, NULL);
-      copy[round] = now () - start;
+      copy[round] = microseconds () - start;
       g_object_unref (larger);
 
       buffer = allocate (resource, units * unit);
       gcuda_buffer_fill (buffer, 1, 1, stream, NULL);
       gcuda_stream_synchronize (stream, NULL);
-      start = now ();
+      start = microseconds ();
       resize (resource, buffer, 2 * units * unit);
       gcuda_stream_synchronize (stream, NULL);
-      ours[round] = now () - start;
+      ours[round] = microseconds () - start;
       g_object_unref (buffer);
       gcuda_reclaim (NULL, NULL);
     }

@@ -75,6 +75,14 @@ gcuda_test_hold (gboolean on)
   (on);
 }
 
+gpointer
+gcuda_test_let_go_soon (gpointer data)
+{
+  g_usleep (50000);
+  gcuda_test_hold (FALSE);
+  return NULL;
+}
+
 guint64
 gcuda_test_count_calls (const char *function)
 {

@@ -28,6 +28,7 @@ gpointer gcuda_test_driver_function (const char *name);
 gpointer gcuda_test_simulator_function (const char *name);
 void gcuda_test_fail_calls (const char *spec); /* NULL: none */
 void gcuda_test_hold (gboolean on);
+gpointer gcuda_test_let_go_soon (gpointer data); /* a thread's function: ends the hold after a moment */
 guint64 gcuda_test_count_calls (const char *function);
 
 /* The simulated driver's call log. Lines, oldest first. */

@@ -102,6 +102,12 @@ class Snippets(unittest.TestCase):
         self.assertNotEqual(handed, piece)
         self.in_order(self.run_c(C_BEFORE + handed + C_AFTER))
 
+    def test_virtual_memory(self):
+        piece, = blocks('docs/virtual-memory.md', 'c')
+        # In a scope of its own: it has names that what surrounds it has too
+        self.in_order(self.run_c(C_BEFORE + '{' + piece + '\n  g_assert_cmpuint (gcuda_buffer_get_size (buffer), ==, 64 << 20);'
+                                 '\n  g_object_unref (buffer);\n}' + C_AFTER))
+
     def test_testing(self):
         piece, = blocks('docs/testing-without-a-gpu.md', 'c')
         self.in_order(self.run_c(C_BEFORE + piece + C_AFTER))
