@@ -658,7 +658,7 @@ test_suppressions (void)
         g_assert_cmpuint (run.n_reports, ==, files[i].matches ? 0 : 1);
         g_assert_true (run.exited == files[i].matches);
         if (files[i].matches)
-          assert_contains (run.said, "gcudasim: 0 ordering reports, 0 repetitions of them, 1 suppressed\n");
+          assert_contains (run.said, "gcudasim: 0 ordering reports, 0 repetitions, 1 suppressed\n");
         if (files[i].said != NULL)
           {
             assert_contains (run.said, path);
@@ -678,7 +678,7 @@ test_suppressions (void)
 
         assert_ends (run, 0);
         g_assert_cmpuint (run.n_reports, ==, 1);
-        assert_contains (run.said, "gcudasim: 1 ordering reports, 0 repetitions of them, 1 suppressed\n");
+        assert_contains (run.said, "gcudasim: 1 ordering report, 0 repetitions, 1 suppressed\n");
       }
     }
   g_remove (path);
@@ -747,7 +747,7 @@ test_report (void)
   assert_contains (run.said, "\n      first_place+0x");
   assert_contains (run.said, "\n  bytes 60 to 100 of device memory at 0x");
   assert_contains (run.said, ", from cuMemAlloc, the program\n  missing: make stream 2 wait for ");
-  assert_contains (run.said, "\ngcudasim: 1 ordering reports, 0 repetitions of them, 0 suppressed\n");
+  assert_contains (run.said, "\ngcudasim: 1 ordering report, 0 repetitions, 0 suppressed\n");
 }
 
 static void
@@ -772,7 +772,7 @@ test_said_once (void)
 
   assert_ends (loop, 0);
   g_assert_cmpuint (loop.n_reports, ==, 1);
-  assert_contains (loop.said, "gcudasim: 1 ordering reports, 99 repetitions of them, 0 suppressed\n");
+  assert_contains (loop.said, "gcudasim: 1 ordering report, 99 repetitions, 0 suppressed\n");
   g_assert_cmpuint (two.n_reports, ==, 2);
   assert_contains (two.reports, "{\"kind\":\"read-write\",");
 }
@@ -833,10 +833,10 @@ test_ends (void)
       g_assert_true (run.exited == ends[i].exits);
       g_assert_cmpint (run.status, ==, ends[i].status);
       g_assert_cmpuint (run.n_reports, ==, ends[i].n_reports);
-      sum = strstr (run.said, " ordering reports, ");
+      sum = strstr (run.said, " ordering report");
       g_assert_true ((sum != NULL) == ends[i].sums_up);
       /* Once, and not by a child. */
-      g_assert_true (sum == NULL || strstr (sum + 1, " ordering reports, ") == NULL);
+      g_assert_true (sum == NULL || strstr (sum + 1, " ordering report") == NULL);
     }
 }
 
@@ -898,7 +898,7 @@ test_passed_on_report (void)
   assert_contains (run.reports, "\"size\":100,\"stack\":[\"first_place+0x");
   assert_ends (loop, 0);
   g_assert_cmpuint (loop.n_reports, ==, 1);
-  assert_contains (loop.said, "gcudasim: 1 ordering reports, 99 repetitions of them, 0 suppressed\n");
+  assert_contains (loop.said, "gcudasim: 1 ordering report, 99 repetitions, 0 suppressed\n");
 }
 
 static void

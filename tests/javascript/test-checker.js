@@ -72,7 +72,7 @@ for (let i = 0; i < 50; i++) {
     device.synchronize();
 }`);
         equal(found.length, 1);
-        check(complaints.includes('1 ordering reports, 49 repetitions of them, 0 suppressed'), complaints);
+        check(complaints.includes('1 ordering report, 49 repetitions, 0 suppressed'), complaints);
     },
 
     'what is declared is looked at'() {

@@ -68,7 +68,7 @@ for _ in range(50):
     device.synchronize()
 ''')
         self.assertEqual(len(reports), 1)
-        self.assertIn('1 ordering reports, 49 repetitions of them, 0 suppressed', complaints)
+        self.assertIn('1 ordering report, 49 repetitions, 0 suppressed', complaints)
 
     def test_native_and_no_stacks(self):
         for stacks in 'native', 'none':

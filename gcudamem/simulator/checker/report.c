@@ -797,7 +797,7 @@ void
 check_report_summary (void)
 {
   if (report.n_reports + report.n_suppressed > 0)
-    fprintf (stderr, "gcudasim: %u ordering reports, %u repetitions of them, %u suppressed\n", report.n_reports, report.n_repeated, report.n_suppressed);
+    fprintf (stderr, "gcudasim: %u ordering report%s, %u repetitions, %u suppressed\n", report.n_reports, report.n_reports == 1 ? "" : "s", report.n_repeated, report.n_suppressed);
 }
 
 SIM_EXPORT unsigned long long
