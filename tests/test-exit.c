@@ -129,7 +129,7 @@ make_all (gboolean held)
 #undef CHECKED
 
   if (held && gcuda_test_is_simulated ())
-    gcuda_test_hold (TRUE);
+    gcuda_test_hold (all.stream);
   pattern_fill (all.buffer, 0x11, all.stream);
   pattern_fill (all.on_legacy, 0x22, all.legacy);
   if (forking)
@@ -538,7 +538,7 @@ fork_and_use (gboolean held,
     }
   wait_for (pid);
   if (held && gcuda_test_is_simulated ())
-    gcuda_test_hold (FALSE);
+    gcuda_test_let_go ();
   assert_parent_works ();
   return 0;
 }

@@ -54,6 +54,21 @@ gcuda_test_driver_function (const char *name)
   return function;
 }
 
+gboolean
+gcuda_test_can_fail_calls (void)
+{
+  return gcuda_test_simulator_function ("gcudasim_fail") != NULL;
+}
+
+gboolean
+gcuda_test_needs_failing_calls (void)
+{
+  if (gcuda_test_can_fail_calls ())
+    return TRUE;
+  g_test_skip ("no call of a real driver fails on demand, where nothing passes them on");
+  return FALSE;
+}
+
 gpointer
 gcuda_test_simulator_function (const char *name)
 {
@@ -68,18 +83,11 @@ gcuda_test_fail_calls (const char *spec)
   g_assert_true (SIMULATOR (gcudasim_fail) (spec));
 }
 
-void
-gcuda_test_hold (gboolean on)
-{
-  SIMULATOR (gcudasim_hold)
-  (on);
-}
-
 gpointer
 gcuda_test_let_go_soon (gpointer data)
 {
   g_usleep (50000);
-  gcuda_test_hold (FALSE);
+  gcuda_test_let_go ();
   return NULL;
 }
 
@@ -92,8 +100,12 @@ gcuda_test_count_calls (const char *function)
 void
 gcuda_test_log_start (void)
 {
-  if (gcuda_test_is_simulated ())
-    SIMULATOR (gcudasim_log_start)
+  if (!gcuda_test_can_fail_calls ())
+    return;
+  /* Not everybody takes it. */
+  SIMULATOR (gcudasim_log_stop)
+  ();
+  SIMULATOR (gcudasim_log_start)
   ();
 }
 
@@ -102,7 +114,7 @@ gcuda_test_log_take (void)
 {
   char *text, **lines;
 
-  if (!gcuda_test_is_simulated ())
+  if (!gcuda_test_can_fail_calls ())
     return NULL;
   text = SIMULATOR (gcudasim_log_take) ();
   lines = g_strsplit (text != NULL ? text : "", "\n", -1);
@@ -301,6 +313,31 @@ blocker_release (Blocker *blocker)
   while (!g_atomic_int_get (&blocker->passed))
     g_usleep (100);
   g_free (blocker);
+}
+
+static Blocker *held;
+
+void
+gcuda_test_hold (GCudaStream *stream)
+{
+  g_assert_null (held);
+  if (gcuda_test_is_simulated ())
+    SIMULATOR (gcudasim_hold)
+  (TRUE);
+  else
+    held = blocker_new (stream);
+}
+
+void
+gcuda_test_let_go (void)
+{
+  Blocker *blocker = g_steal_pointer (&held);
+
+  if (gcuda_test_is_simulated ())
+    SIMULATOR (gcudasim_hold)
+  (FALSE);
+  else if (blocker != NULL)
+    blocker_release (blocker);
 }
 
 /* Capture */

@@ -8,8 +8,9 @@ G_BEGIN_DECLS
 
 /*
  * What every test uses. A test runs unchanged on the simulated driver and on a real one; what only the simulated one can
- * show (which calls were made, in which context, what happens when one fails) is asked for by gcuda_test_is_simulated ().
- * Whatever touches memory takes a stream.
+ * show (what the driver holds, in which context) is asked for by gcuda_test_is_simulated (). Which calls were made, and
+ * what happens when one fails, is seen on a real driver too where the checker passes the calls on:
+ * gcuda_test_can_fail_calls (). Whatever touches memory takes a stream.
  */
 
 /* g_test_init, and a test driver: GCUDA_DRIVER, or else the machine's. */
@@ -24,10 +25,18 @@ gpointer gcuda_test_driver_function (const char *name);
 #define RAW(name)         ((__typeof__ (&name)) gcuda_test_driver_function (#name))
 #define assert_cuda(call) g_assert_cmpint ((call), ==, CUDA_SUCCESS)
 
+/* Whether calls are counted, logged, and fail on demand. If not, the running test is skipped. */
+gboolean gcuda_test_can_fail_calls (void);
+gboolean gcuda_test_needs_failing_calls (void);
+
 /* The control functions of the simulated driver; NULL on a real one. */
 gpointer gcuda_test_simulator_function (const char *name);
 void gcuda_test_fail_calls (const char *spec); /* NULL: none */
-void gcuda_test_hold (gboolean on);
+
+/* What is put on the stream stays pending until it is let go; one stream at a time. On a real driver, calls that wait for
+ * the device wait meanwhile. */
+void gcuda_test_hold (GCudaStream *stream);
+void gcuda_test_let_go (void);
 gpointer gcuda_test_let_go_soon (gpointer data); /* a thread's function: ends the hold after a moment */
 guint64 gcuda_test_count_calls (const char *function);
 

@@ -7,8 +7,8 @@
 //
 // To be run with GJS_DISABLE_JIT=1: compiled code holds on to objects that it is done with, and these tests count them.
 
-/* exported GCuda, GLib, simulated, device, context, stream, pool, check, equal, fails, throwsOwn, bytes, gc, iterate,
-   iterateUntil, settledUse, runScript, run, skip */
+/* exported GCuda, GLib, simulated, canFailCalls, device, context, stream, pool, check, equal, fails, throwsOwn, bytes, gc,
+   iterate, iterateUntil, settledUse, runScript, run, skip */
 
 imports.gi.versions.GCuda = '1.0';
 var {GCuda, Gio, GLib} = imports.gi;
@@ -23,6 +23,8 @@ if (GCuda.get_devices().get_n_items() === 0) {
 }
 
 var simulated = GCuda.get_driver_info().is_simulated();
+// Whether calls fail on demand and are checked: of the simulated driver, and of a real one whose calls it passes on
+var canFailCalls = GLib.path_get_basename(GCuda.get_driver_info().get_path()).startsWith('libgcudasim');
 var device = GCuda.Device.new(0);
 var context = device.get_primary_context();
 var stream = GCuda.Stream.new_for_device(device);

@@ -7,8 +7,7 @@ const {GCuda, GLib, check, device, equal, fails, pool, stream, throwsOwn} = tap;
 
 const BOTH = GCuda.AccessFlags.READ | GCuda.AccessFlags.WRITE;
 
-// Only the simulated driver is looked at without being asked
-const checked = tap.simulated && GLib.getenv('GCUDASIM_CHECK') !== 'off';
+const checked = tap.canFailCalls && GLib.getenv('GCUDASIM_CHECK') !== 'off';
 
 const RACE = `
 const other = GCuda.Stream.new_for_device(device);

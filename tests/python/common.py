@@ -33,6 +33,11 @@ def simulator():
     return ctypes.CDLL(GCuda.get_driver_info().get_path())
 
 
+def can_fail_calls():
+    """Whether calls fail on demand: of the simulated driver, and of a real one whose calls are checked."""
+    return hasattr(simulator(), 'gcudasim_fail')
+
+
 def in_thread(function):
     """Runs a function in a thread of its own; returns what it returns, or raises what it raises."""
     results = []
