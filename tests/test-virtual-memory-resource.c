@@ -341,7 +341,7 @@ test_many (Case *test,
     g_assert_cmpuint (after, ==, before);
 }
 
-/* A driver copies ordinary memory within a chunk only: what lies across is copied in parts. */
+/* A thread without a context, which this one is, copies within a chunk only: the library makes one current. */
 static void
 test_across_chunks (Case *test,
                     gconstpointer data)
@@ -367,7 +367,7 @@ test_across_chunks (Case *test,
   if (gcuda_test_is_simulated ())
     {
       log = gcuda_test_log_take ();
-      g_assert_cmpuint (gcuda_test_log_count (log, "cuMemcpyHtoDAsync", "= SUCCESS", NULL), ==, 3);
+      g_assert_cmpuint (gcuda_test_log_count (log, "cuMemcpyHtoDAsync", "= SUCCESS", NULL), ==, 1);
     }
   down = gcuda_buffer_download (buffer, start, size, test->bed.stream, &error);
   g_assert_no_error (error);
@@ -1571,6 +1571,119 @@ test_cache (Case *test,
   assert_same_balance (&empty);
 }
 
+/* What was not changed is kept with its addresses and rights: the next like it needs no driver call. */
+static void
+test_cache_ranges (Case *test,
+                   gconstpointer data)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (GCudaVirtualMemoryOptions) options = gcuda_virtual_memory_options_new ();
+  g_autoptr (GCudaVirtualMemoryResource) resource = NULL;
+  const guint64 unit = test->unit;
+  GcudasimBalance empty;
+  GCudaBuffer *buffer;
+  guint64 address;
+  g_auto (GStrv) log = NULL;
+
+  get_balance (&empty);
+  gcuda_virtual_memory_options_set_cache_size (options, 4 * unit);
+  gcuda_virtual_memory_options_set_max_size (options, 4 * unit);
+  resource = make_resource (test, options);
+  buffer = allocate (resource, 2 * unit, test->bed.stream);
+  address = gcuda_buffer_get_address (buffer);
+  pattern_fill (buffer, 1, test->bed.stream);
+  g_object_unref (buffer);
+  settle ();
+  gcuda_test_log_start ();
+  for (guint i = 0; i < 3; i++)
+    {
+      /* Of the same chunks; the size in bytes need not be the same. */
+      buffer = allocate (resource, 2 * unit - i, test->other);
+      g_assert_cmphex (gcuda_buffer_get_address (buffer), ==, address);
+      pattern_fill (buffer, (guint8) i, test->other);
+      pattern_assert (buffer, (guint8) i, test->other);
+      g_object_unref (buffer);
+      settle ();
+    }
+  if (gcuda_test_can_fail_calls ())
+    {
+      log = gcuda_test_log_take ();
+      g_assert_cmpuint (gcuda_test_log_count (log, "cuMemsetD8Async", NULL), ==, 3);
+      for (guint i = 0; log[i] != NULL; i++)
+        if (strstr (log[i], " cuMemMap(") != NULL || strstr (log[i], " cuMemUnmap(") != NULL || strstr (log[i], " cuMemCreate(") != NULL ||
+            strstr (log[i], " cuMemAddress") != NULL || strstr (log[i], " cuMemSetAccess(") != NULL)
+          g_error ("a driver call: %s", log[i]);
+    }
+
+  /* It grows as any other, and then it is not that one any more. */
+  buffer = allocate (resource, 2 * unit, test->bed.stream);
+  g_assert_cmphex (gcuda_buffer_get_address (buffer), ==, address);
+  resize (resource, buffer, 3 * unit, NONE, test->bed.stream);
+  pattern_fill (buffer, 7, test->bed.stream);
+  pattern_assert (buffer, 7, test->bed.stream);
+  g_object_unref (buffer);
+  settle ();
+  buffer = allocate (resource, 3 * unit, test->bed.stream);
+  pattern_fill (buffer, 8, test->bed.stream);
+  pattern_assert (buffer, 8, test->bed.stream);
+
+  g_assert_true (gcuda_virtual_memory_resource_trim (resource, 0, &error));
+  /* Rights of one buffer are not those of the next. */
+  g_assert_true (gcuda_virtual_memory_resource_set_access (resource, buffer, test->bed.device, GCUDA_MEMORY_ACCESS_READ, &error));
+  g_assert_no_error (error);
+  g_object_unref (buffer);
+  settle ();
+  buffer = allocate (resource, 3 * unit, test->bed.stream);
+  g_assert_cmpint (raw_access (gcuda_buffer_get_address (buffer), test->bed.device), ==, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+  g_object_unref (buffer);
+  settle ();
+  if (test->peer != NULL)
+    {
+      g_assert_true (gcuda_virtual_memory_resource_add_peer (resource, test->peer, GCUDA_MEMORY_ACCESS_READ, &error));
+      g_assert_no_error (error);
+      buffer = allocate (resource, 3 * unit, test->bed.stream);
+      g_assert_cmpint (raw_access (gcuda_buffer_get_address (buffer), test->peer), ==, CU_MEM_ACCESS_FLAGS_PROT_READ);
+      g_object_unref (buffer);
+      settle ();
+    }
+
+  if (gcuda_test_can_fail_calls ())
+    {
+      static const char *const specs[] = { "cuMemUnmap:1=UNKNOWN", "cuMemRelease:1=UNKNOWN" };
+
+      for (gsize i = 0; i < G_N_ELEMENTS (specs); i++)
+        {
+          gcuda_test_fail_calls (specs[i]);
+          g_assert_false (gcuda_virtual_memory_resource_trim (resource, 0, &error));
+          gcuda_test_fail_calls (NULL);
+          assert_error_and_clear (error, GCUDA_ERROR_UNKNOWN);
+        }
+    }
+  /* Memory that is out takes what is kept. */
+  g_object_unref (allocate (resource, unit, test->bed.stream));
+  settle ();
+  if (gcuda_test_can_fail_calls ())
+    gcuda_test_fail_calls ("cuMemCreate:1=OUT_OF_MEMORY");
+  buffer = allocate (resource, 2 * unit, test->bed.stream);
+  if (gcuda_test_can_fail_calls ())
+    gcuda_test_fail_calls (NULL);
+  g_object_unref (buffer);
+  g_assert_true (gcuda_virtual_memory_resource_trim (resource, 0, &error));
+  settle ();
+  g_assert_true (gcuda_virtual_memory_resource_trim (resource, 0, &error));
+  g_assert_no_error (error);
+  assert_same_balance (&empty);
+  /* What is kept when the resource goes, goes with it: ranges and chunks. */
+  buffer = allocate (resource, unit, test->other);
+  g_object_unref (allocate (resource, unit, test->other));
+  resize (resource, buffer, 2 * unit, NONE, test->other);
+  g_object_unref (buffer);
+  settle ();
+  g_assert_finalize_object (g_steal_pointer (&resource));
+  settle ();
+  assert_same_balance (&empty);
+}
+
 /* Memory that waits to be unmapped is waited for. */
 static void
 test_out_of_memory (Case *test,
@@ -2481,6 +2594,7 @@ main (int argc,
   add ("capturing", test_capturing);
   add ("capture-elsewhere", test_capture_elsewhere);
   add ("cache", test_cache);
+  add ("cache-ranges", test_cache_ranges);
   add ("out-of-memory", test_out_of_memory);
   add ("failing-release", test_failing_release);
   add ("failing-release-of-many", test_failing_release_of_many);

@@ -36,10 +36,9 @@ gsize _gcuda_allocation_get_size (GCudaAllocation *self);
 GCudaMemoryResource *_gcuda_allocation_get_resource (GCudaAllocation *self);
 GCudaDevice *_gcuda_allocation_get_device (GCudaAllocation *self);
 
-/* How many of @size bytes at @address, which lie in the allocation, the driver copies at once for certain. */
-gsize _gcuda_allocation_get_contiguous (GCudaAllocation *self,
-                                        CUdeviceptr address,
-                                        gsize size);
+/* Whether it may lie in several pieces of memory, side by side. A driver copies across their borders only for a thread that
+ * has a context. */
+gboolean _gcuda_allocation_spans (GCudaAllocation *self);
 
 /*
  * For a resource that moves or shrinks memory which it handed out. Shared: there is not one holder beside the caller. A change begins only if nothing does; until it ends, which is soon and without a driver call in between, whoever

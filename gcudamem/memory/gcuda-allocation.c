@@ -180,16 +180,13 @@ _gcuda_allocation_get_device (GCudaAllocation *self)
   return self->device;
 }
 
-gsize
-_gcuda_allocation_get_contiguous (GCudaAllocation *self,
-                                  CUdeviceptr address,
-                                  gsize size)
+gboolean
+_gcuda_allocation_spans (GCudaAllocation *self)
 {
   const GCudaResourceOperations *operations = self->resource != NULL ? _gcuda_memory_resource_operations (self->resource) : NULL;
 
-  if (operations == NULL || operations->contiguous == NULL)
-    return size;
-  return operations->contiguous (self->resource, _gcuda_allocation_get_address (self), address, size);
+  /* What is not the library's own may be anything. */
+  return operations == NULL || operations->spans;
 }
 
 /* The recipe */

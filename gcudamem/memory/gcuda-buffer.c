@@ -906,26 +906,28 @@ copy_sides_hold_contexts (CopySides *sides,
   return sides->destination_context != NULL;
 }
 
-static CUresult
-copy_once (const CopySides *sides,
-           CUdeviceptr to,
-           CUdeviceptr from,
-           gsize size,
-           CUstream handle)
+/* Begins a copy of one or two allocations. What may lie across pieces of memory needs a context that is current. */
+static gboolean
+copy_call_begin (GCudaStreamCall *call,
+                 GCudaStream *stream,
+                 gboolean spans,
+                 const char *what,
+                 GError **error)
 {
-  if (sides->source_context != NULL)
-    return _gcuda_driver.MemcpyPeerAsync (to, sides->destination_context->handle, from, sides->source_context->handle, size, handle);
-  return _gcuda_driver.MemcpyDtoDAsync (to, from, size, handle);
+  CUresult result;
+
+  if (!_gcuda_stream_call_begin (call, stream, what, error))
+    return FALSE;
+  if (!spans || _gcuda_stream_box_is_default (call->box))
+    return TRUE;
+  result = _gcuda_context_scope_enter (&call->scope, call->box->context->handle);
+  return result == CUDA_SUCCESS || _gcuda_stream_call_end (call, result, what, error);
 }
 
-/* How much is copied at once for certain: virtual memory has chunks, and not every copy goes across their borders. */
-static gsize
-copy_sides_get_contiguous (const CopySides *sides,
-                           CUdeviceptr to,
-                           CUdeviceptr from,
-                           gsize size)
+static gboolean
+copy_sides_span (const CopySides *sides)
 {
-  return MIN (_gcuda_allocation_get_contiguous (sides->source, from, size), _gcuda_allocation_get_contiguous (sides->destination, to, size));
+  return _gcuda_allocation_spans (sides->source) || _gcuda_allocation_spans (sides->destination);
 }
 
 static CUresult
@@ -935,18 +937,11 @@ copy_linear (const CopySides *sides,
              gsize size,
              CUstream handle)
 {
-  CUresult result = size > 0 ? copy_once (sides, to, from, size, handle) : CUDA_SUCCESS;
-
-  if (result != CUDA_ERROR_INVALID_VALUE || copy_sides_get_contiguous (sides, to, from, size) == size)
-    return result;
-  for (gsize done = 0, part; done < size; done += part)
-    {
-      part = copy_sides_get_contiguous (sides, to + done, from + done, size - done);
-      result = copy_once (sides, to + done, from + done, part, handle);
-      if (result != CUDA_SUCCESS)
-        break;
-    }
-  return result;
+  if (size == 0)
+    return CUDA_SUCCESS;
+  if (sides->source_context != NULL)
+    return _gcuda_driver.MemcpyPeerAsync (to, sides->destination_context->handle, from, sides->source_context->handle, size, handle);
+  return _gcuda_driver.MemcpyDtoDAsync (to, from, size, handle);
 }
 
 #define MAX_INTERLEAVED_ROWS (1 << 20)
@@ -1051,7 +1046,7 @@ gcuda_buffer_copy_range (GCudaBuffer *self,
       to = _gcuda_allocation_get_address (sides.destination) + destination->offset + destination_offset;
       if (check_overlap (from, size, to, size, size, 1, what, error) &&
           copy_sides_hold_contexts (&sides, stream, what, error) &&
-          _gcuda_stream_call_begin (&call, stream, what, error))
+          copy_call_begin (&call, stream, copy_sides_span (&sides), what, error))
         success = _gcuda_stream_call_end (&call, copy_linear (&sides, to, from, size, call.handle), what, error);
     }
   copy_sides_drop (&sides);
@@ -1142,7 +1137,7 @@ gcuda_buffer_copy_2d (GCudaBuffer *self,
       to = _gcuda_allocation_get_address (sides.destination) + destination->offset + destination_offset;
       if (check_overlap (from, pitch, to, destination_pitch, row_size, rows, what, error) &&
           copy_sides_hold_contexts (&sides, stream, what, error) &&
-          _gcuda_stream_call_begin (&call, stream, what, error))
+          copy_call_begin (&call, stream, copy_sides_span (&sides), what, error))
         {
           if (row_size > 0 && rows > 0 && sides.source_context != NULL)
             {
@@ -1178,13 +1173,6 @@ gcuda_buffer_copy_2d (GCudaBuffer *self,
               };
 
               result = _gcuda_driver.Memcpy2DAsync (&copy, call.handle);
-            }
-          /* Row by row where chunks of virtual memory end within. */
-          if (result == CUDA_ERROR_INVALID_VALUE && copy_sides_get_contiguous (&sides, to, from, MAX (pitch, destination_pitch) * (rows - 1) + row_size) < MAX (pitch, destination_pitch) * (rows - 1) + row_size)
-            {
-              result = CUDA_SUCCESS;
-              for (guint64 row = 0; row < rows && result == CUDA_SUCCESS; row++)
-                result = copy_linear (&sides, to + row * destination_pitch, from + row * pitch, row_size, call.handle);
             }
           success = _gcuda_stream_call_end (&call, result, what, error);
         }
@@ -1227,7 +1215,7 @@ gcuda_buffer_copy_batch (GCudaBuffer **sources,
   GCudaStreamCall call;
   CUresult result = CUDA_SUCCESS;
   gsize held = 0, i;
-  gboolean success = TRUE;
+  gboolean success = TRUE, spans = FALSE;
 
   if (n_sources != n_destinations)
     return _gcuda_fail (error, GCUDA_ERROR_INVALID_ARGUMENT, "%s: %" G_GSIZE_FORMAT " sources for %" G_GSIZE_FORMAT " destinations", what, n_sources, n_destinations);
@@ -1252,9 +1240,10 @@ gcuda_buffer_copy_batch (GCudaBuffer **sources,
                                _gcuda_allocation_get_address (pair->destination) + destination->offset, size,
                                size, 1, what, error) &&
                 copy_sides_hold_contexts (pair, stream, what, error);
+      spans |= success && copy_sides_span (pair);
     }
   if (success)
-    success = _gcuda_stream_call_begin (&call, stream, what, error);
+    success = copy_call_begin (&call, stream, spans, what, error);
   if (success)
     {
       for (i = 0; i < n_sources && result == CUDA_SUCCESS; i++)
@@ -1270,42 +1259,6 @@ gcuda_buffer_copy_batch (GCudaBuffer **sources,
 }
 
 /* From and to the host */
-
-static CUresult
-copy_host_once (CUdeviceptr address,
-                gpointer data,
-                gsize size,
-                gboolean upload,
-                CUstream handle)
-{
-  return upload ? _gcuda_driver.MemcpyHtoDAsync (address, data, size, handle) : _gcuda_driver.MemcpyDtoHAsync (data, address, size, handle);
-}
-
-/* @queued: a part of it, or all, is on its way. */
-static CUresult
-copy_host (GCudaAllocation *allocation,
-           CUdeviceptr address,
-           gpointer data,
-           gsize size,
-           gboolean upload,
-           CUstream handle,
-           gboolean *queued)
-{
-  CUresult result = copy_host_once (address, data, size, upload, handle);
-
-  *queued = result == CUDA_SUCCESS;
-  if (result != CUDA_ERROR_INVALID_VALUE || _gcuda_allocation_get_contiguous (allocation, address, size) == size)
-    return result;
-  for (gsize done = 0, part; done < size; done += part)
-    {
-      part = _gcuda_allocation_get_contiguous (allocation, address + done, size - done);
-      result = copy_host_once (address + done, (guint8 *) data + done, part, upload, handle);
-      if (result != CUDA_SUCCESS)
-        break;
-      *queued = TRUE;
-    }
-  return result;
-}
 
 /**
  * gcuda_buffer_upload:
@@ -1340,7 +1293,7 @@ gcuda_buffer_upload (GCudaBuffer *self,
   CUresult result;
   gconstpointer data;
   gsize size = 0;
-  gboolean success = FALSE, queued;
+  gboolean success = FALSE;
 
   g_return_val_if_fail (GCUDA_IS_BUFFER (self), FALSE);
 
@@ -1350,14 +1303,14 @@ gcuda_buffer_upload (GCudaBuffer *self,
   if (allocation == NULL)
     return FALSE;
   data = g_bytes_get_data (bytes, &size);
-  if (check_range (self, offset, size, what, error) && _gcuda_stream_call_begin (&call, stream, what, error))
+  if (check_range (self, offset, size, what, error) && copy_call_begin (&call, stream, _gcuda_allocation_spans (allocation), what, error))
     {
       if (size == 0)
         success = _gcuda_stream_call_end (&call, CUDA_SUCCESS, what, error);
       else if (_gcuda_stream_keep_begin (&call, bytes, &keeper, what, error))
         {
-          result = copy_host (allocation, _gcuda_allocation_get_address (allocation) + self->offset + offset, (gpointer) data, size, TRUE, call.handle, &queued);
-          _gcuda_stream_keep_end (&call, keeper, queued);
+          result = _gcuda_driver.MemcpyHtoDAsync (_gcuda_allocation_get_address (allocation) + self->offset + offset, data, size, call.handle);
+          _gcuda_stream_keep_end (&call, keeper, result == CUDA_SUCCESS);
           success = _gcuda_stream_call_end (&call, result, what, error);
         }
       else
@@ -1438,22 +1391,22 @@ download (GCudaBuffer *self,
   static const char what[] = "downloading from a buffer";
   GCudaAllocation *allocation;
   GCudaStreamCall call;
-  CUresult result, ignored;
-  gboolean success = FALSE, queued;
+  CUresult result;
+  gboolean success = FALSE;
 
   if (data == NULL && length > 0)
     return _gcuda_fail (error, GCUDA_ERROR_INVALID_ARGUMENT, "%s: no place was given for the data", what);
   allocation = _gcuda_buffer_hold (self, what, error);
   if (allocation == NULL)
     return FALSE;
-  if (check_range (self, offset, length, what, error) && _gcuda_stream_call_begin (&call, stream, what, error))
+  if (check_range (self, offset, length, what, error) && copy_call_begin (&call, stream, _gcuda_allocation_spans (allocation), what, error))
     {
       if (length == 0)
         success = _gcuda_stream_call_end (&call, CUDA_SUCCESS, what, error);
       else if (_gcuda_stream_call_refuse_capture (&call, what, error))
         {
-          result = copy_host (allocation, _gcuda_allocation_get_address (allocation) + self->offset + offset, data, length, FALSE, call.handle, &queued);
-          if (queued && !wait_for_copy (call.handle, result == CUDA_SUCCESS ? &result : &ignored) && owned != NULL)
+          result = _gcuda_driver.MemcpyDtoHAsync (data, _gcuda_allocation_get_address (allocation) + self->offset + offset, length, call.handle);
+          if (result == CUDA_SUCCESS && !wait_for_copy (call.handle, &result) && owned != NULL)
             _gcuda_stream_keep_late (&call, g_bytes_new_take (g_steal_pointer (owned), length));
           success = _gcuda_stream_call_end (&call, result, what, error);
         }

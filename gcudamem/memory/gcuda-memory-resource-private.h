@@ -18,6 +18,8 @@ typedef struct
 {
   /* Whether the driver frees in stream order. If not, the reclaimer waits for the stream first. */
   gboolean stream_ordered;
+  /* Whether an allocation may lie in several pieces of memory. */
+  gboolean spans;
   /* Whether an allocation is refused on a capturing stream. */
   const char *free_call;
   /* CLOSED for an object that was not opened; the text is what an error message says it is. */
@@ -32,11 +34,6 @@ typedef struct
                           GCudaStreamBox *box,
                           CUdeviceptr address,
                           CUstream handle);
-  /* How many of @size bytes at @address, within the allocation at @base, a copy can do at once; NULL: all. */
-  gsize (*contiguous) (GCudaMemoryResource *self,
-                       CUdeviceptr base,
-                       CUdeviceptr address,
-                       gsize size);
   /* The context of the recipe's stream is gone. */
   CUresult (*deallocate_gone) (GCudaMemoryResource *self,
                                CUdeviceptr address);

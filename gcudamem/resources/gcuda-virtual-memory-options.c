@@ -309,8 +309,9 @@ gcuda_virtual_memory_options_set_gpu_direct_rdma (GCudaVirtualMemoryOptions *sel
  * @self: options
  * @cache_size: how many bytes, or 0 for none
  *
- * Sets how many bytes of chunks that are not in use are kept for later ones of the same size.
- * [method@VirtualMemoryResource.trim] gives them back, and so does running out of memory.
+ * Sets how many bytes of memory that is not in use are kept for later allocations of the same size. A buffer that was never
+ * resized is kept with its addresses, and the next one like it needs no driver call; of others the chunks are kept.
+ * [method@VirtualMemoryResource.trim] gives them back, and so does running out of memory, or a new peer.
  *
  * Since: 0.1
  */

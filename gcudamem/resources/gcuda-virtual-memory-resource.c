@@ -106,19 +106,10 @@ virtual_deallocate_gone (GCudaMemoryResource *resource,
   return virtual_deallocate (resource, NULL, address, NULL);
 }
 
-static gsize
-virtual_contiguous (GCudaMemoryResource *resource,
-                    CUdeviceptr base,
-                    CUdeviceptr address,
-                    gsize size)
-{
-  return _gcuda_virtual_space_get_contiguous (GCUDA_VIRTUAL_MEMORY_RESOURCE (resource)->space, base, address, size);
-}
-
 static const GCudaResourceOperations operations = {
   .stream_ordered = FALSE,
   .free_call = "cuMemUnmap",
-  .contiguous = virtual_contiguous,
+  .spans = TRUE,
   .check = virtual_check,
   .describe = virtual_describe,
   .allocate = virtual_allocate,

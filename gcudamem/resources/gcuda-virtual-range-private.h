@@ -39,8 +39,9 @@ typedef struct
   guint generation;   /* of that */
   gboolean setting;   /* a call sets the rights of all ranges */
   guint64 last_id;
-  GQueue idle; /* chunks, the oldest first */
-  gsize idle_size;
+  GQueue idle;        /* chunks, the oldest first */
+  GQueue idle_ranges; /* with their memory mapped, the oldest first */
+  gsize idle_size;    /* of both */
 } GCudaVirtualSpace;
 
 typedef struct _GCudaVirtualRange GCudaVirtualRange;
@@ -67,7 +68,7 @@ CUresult _gcuda_virtual_space_free (GCudaVirtualSpace *self,
 CUresult _gcuda_virtual_space_set_access (GCudaVirtualSpace *self,
                                           const CUmemAccessDesc *access);
 
-/* Releases chunks that are not in use, down to @keep bytes. */
+/* Releases memory that is not in use, down to @keep bytes. */
 CUresult _gcuda_virtual_space_trim (GCudaVirtualSpace *self,
                                     gsize keep);
 
@@ -85,12 +86,6 @@ gsize _gcuda_virtual_range_get_reserved (GCudaVirtualRange *self);
 /* How much memory it has; any thread. */
 gsize _gcuda_virtual_range_get_mapped (GCudaVirtualSpace *space,
                                        GCudaAllocation *allocation);
-
-/* How many of @size bytes at @address, in the range at @base, lie in one chunk; any thread. */
-gsize _gcuda_virtual_space_get_contiguous (GCudaVirtualSpace *space,
-                                           CUdeviceptr base,
-                                           CUdeviceptr address,
-                                           gsize size);
 
 /* Puts memory into all of [@from, @to) that has none. What waits to be unmapped there is taken back first. */
 CUresult _gcuda_virtual_range_fill (GCudaVirtualRange *self,

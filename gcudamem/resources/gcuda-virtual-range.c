@@ -43,6 +43,7 @@ struct _GCudaVirtualRange
   GArray *reservations;
   gsize reserved; /* of all of them */
   gboolean lost;  /* the driver would not unmap it, and that was reported */
+  gboolean whole; /* as it was allocated: no call has changed it since */
   /* Under the lock of the space */
   gboolean busy;
   gboolean closed;     /* no allocation has it any more */
@@ -226,12 +227,15 @@ chunk_unref (GCudaVirtualSpace *space,
     chunk_give_up (space, chunk);
 }
 
+static CUresult range_end_idle (GCudaVirtualRange *self);
+
 CUresult
 _gcuda_virtual_space_trim (GCudaVirtualSpace *self,
                            gsize keep)
 {
   for (;;)
     {
+      GCudaVirtualRange *range = NULL;
       Chunk *chunk = NULL;
       CUresult result;
 
@@ -239,9 +243,23 @@ _gcuda_virtual_space_trim (GCudaVirtualSpace *self,
       if (self->idle_size > keep)
         {
           chunk = g_queue_pop_head (&self->idle);
-          self->idle_size -= chunk->size;
+          if (chunk != NULL)
+            self->idle_size -= chunk->size;
+          else
+            {
+              range = g_queue_pop_head (&self->idle_ranges);
+              self->idle_size -= range->mapped;
+            }
         }
       g_mutex_unlock (&self->lock);
+      if (range != NULL)
+        {
+          /* Its chunks become idle, and are next. */
+          result = range_end_idle (range);
+          if (result != CUDA_SUCCESS)
+            return result;
+          continue;
+        }
       if (chunk == NULL)
         return CUDA_SUCCESS;
       result = chunk_release (chunk);
@@ -271,6 +289,7 @@ _gcuda_virtual_space_new (GCudaContextBox *context)
   g_mutex_init (&self->lock);
   g_cond_init (&self->changed);
   g_queue_init (&self->idle);
+  g_queue_init (&self->idle_ranges);
   return self;
 }
 
@@ -286,13 +305,23 @@ space_free (GCudaVirtualSpace *self)
   g_free (self);
 }
 
+static void range_unref (GCudaVirtualRange *self);
+
 /* What the cache kept, on the reclaimer's thread. */
 static GCudaReclaimResult
 space_release (GCudaReclaimNode *node)
 {
   GCudaVirtualSpace *self = (GCudaVirtualSpace *) node;
+  GCudaVirtualRange *range;
   Chunk *chunk;
 
+  self->cache_size = 0;
+  while ((range = g_queue_pop_head (&self->idle_ranges)) != NULL)
+    {
+      /* An idle range has no reference to the space; that of this function stays. */
+      g_atomic_int_set (&self->refs, 2);
+      range_unref (range);
+    }
   while ((chunk = g_queue_pop_head (&self->idle)) != NULL)
     chunk_give_up (self, chunk);
   space_free (self);
@@ -304,7 +333,7 @@ _gcuda_virtual_space_unref (GCudaVirtualSpace *self)
 {
   if (!g_atomic_int_dec_and_test (&self->refs) || _gcuda_driver_forked ())
     return;
-  if (self->idle.head != NULL)
+  if (self->idle.head != NULL || self->idle_ranges.head != NULL)
     _gcuda_reclaimer_push (&self->node, space_release);
   else
     space_free (self);
@@ -507,7 +536,10 @@ _gcuda_virtual_range_begin (GCudaVirtualSpace *space,
   if (*busy)
     self = NULL;
   if (self != NULL)
-    self->busy = TRUE;
+    {
+      self->busy = TRUE;
+      self->whole = FALSE;
+    }
   g_mutex_unlock (&space->lock);
   return self;
 }
@@ -573,27 +605,6 @@ _gcuda_virtual_range_get_mapped (GCudaVirtualSpace *space,
   mapped = self != NULL ? self->mapped : 0;
   g_mutex_unlock (&space->lock);
   return mapped;
-}
-
-gsize
-_gcuda_virtual_space_get_contiguous (GCudaVirtualSpace *space,
-                                     CUdeviceptr base,
-                                     CUdeviceptr address,
-                                     gsize size)
-{
-  GCudaVirtualRange *self;
-
-  g_mutex_lock (&space->lock);
-  self = lookup (space, base);
-  if (self != NULL)
-    {
-      const Mapping *mapping = mapping_at (self, find_mapping (self, address - base));
-
-      if (mapping != NULL && mapping->offset <= address - base)
-        size = MIN (size, mapping->offset + mapping->chunk->size - (address - base));
-    }
-  g_mutex_unlock (&space->lock);
-  return size;
 }
 
 /* Memory for a range. What a call makes is fresh and held until it is known whether the call succeeds. */
@@ -948,10 +959,80 @@ _gcuda_virtual_space_set_access (GCudaVirtualSpace *self,
   self->setting = TRUE;
   g_mutex_unlock (&self->lock);
   result = set_access_of_all (self, access);
+  /* What is idle has the old rights. */
+  if (result == CUDA_SUCCESS)
+    _gcuda_virtual_space_trim (self, 0);
   g_mutex_lock (&self->lock);
   self->setting = FALSE;
   g_cond_broadcast (&self->changed);
   g_mutex_unlock (&self->lock);
+  return result;
+}
+
+/* The cache of ranges: what is allocated and freed at one size again and again needs no driver call */
+
+/* Under the lock: whether the range, which is free, was kept. Its reference to the space goes, and comes back with it. */
+static gboolean
+range_keep (GCudaVirtualRange *self)
+{
+  GCudaVirtualSpace *space = self->space;
+  const GArray *rights = space->access;
+
+  if (!self->whole || self->mapped > space->cache_size || space->idle_size > space->cache_size - self->mapped)
+    return FALSE;
+  if (self->access->len != rights->len || memcmp (self->access->data, rights->data, rights->len * sizeof (CUmemAccessDesc)) != 0)
+    return FALSE;
+  self->generation = space->generation;
+  g_queue_push_tail (&space->idle_ranges, self);
+  space->idle_size += self->mapped;
+  g_atomic_int_add (&space->refs, -1);
+  return TRUE;
+}
+
+/* Under the lock: one of this size and today's rights, published again. */
+static GCudaVirtualRange *
+range_reuse (GCudaVirtualSpace *space,
+             gsize size)
+{
+  for (GList *link = space->idle_ranges.head; link != NULL; link = link->next)
+    {
+      GCudaVirtualRange *range = link->data;
+
+      if (!range->whole || range->mapped != size || range->generation != space->generation)
+        continue;
+      g_queue_delete_link (&space->idle_ranges, link);
+      space->idle_size -= size;
+      g_atomic_int_inc (&space->refs);
+      range->id = ++space->last_id;
+      range->closed = FALSE;
+      range_publish (range);
+      return range;
+    }
+  return NULL;
+}
+
+/* Unmaps one that was taken off the list. After a failure it is there again, if only to be tried again. */
+static CUresult
+range_end_idle (GCudaVirtualRange *self)
+{
+  GCudaVirtualSpace *space = self->space;
+  CUresult result;
+
+  self->whole = FALSE;
+  result = unmap_rest (self, FALSE);
+  g_mutex_lock (&space->lock);
+  if (result == CUDA_SUCCESS)
+    {
+      g_atomic_int_inc (&space->refs);
+    }
+  else
+    {
+      g_queue_push_head (&space->idle_ranges, self);
+      space->idle_size += self->mapped;
+    }
+  g_mutex_unlock (&space->lock);
+  if (result == CUDA_SUCCESS)
+    range_unref (self);
   return result;
 }
 
@@ -963,9 +1044,18 @@ _gcuda_virtual_space_allocate (GCudaVirtualSpace *self,
                                gboolean fill,
                                CUdeviceptr *address)
 {
+  GCudaVirtualRange *range;
+
+  g_mutex_lock (&self->lock);
+  range = fill ? range_reuse (self, size) : NULL;
+  if (range != NULL)
+    *address = range->address;
+  g_mutex_unlock (&self->lock);
+  if (range != NULL)
+    return CUDA_SUCCESS;
+
   for (;;)
     {
-      GCudaVirtualRange *range;
       CUresult result = range_new (self, size, &range);
       gboolean published;
 
@@ -986,6 +1076,7 @@ _gcuda_virtual_space_allocate (GCudaVirtualSpace *self,
       published = range->generation == self->generation;
       if (published)
         {
+          range->whole = fill;
           range->id = ++self->last_id;
           range_publish (range);
           *address = range->address;
@@ -1004,6 +1095,7 @@ _gcuda_virtual_space_free (GCudaVirtualSpace *self,
 {
   GCudaVirtualRange *range;
   CUresult result;
+  gboolean kept;
 
   g_mutex_lock (&self->lock);
   while ((range = lookup (self, address)) != NULL && range->busy)
@@ -1016,11 +1108,16 @@ _gcuda_virtual_space_free (GCudaVirtualSpace *self,
         }
       g_cond_wait (&self->changed, &self->lock);
     }
-  if (range != NULL)
+  kept = range != NULL && range_keep (range);
+  if (kept)
+    range_hide (range);
+  else if (range != NULL)
     range->busy = TRUE;
   g_mutex_unlock (&self->lock);
   if (range == NULL)
     return CUDA_ERROR_INVALID_VALUE;
+  if (kept)
+    return CUDA_SUCCESS;
 
   result = unmap_rest (range, _gcuda_reclaimer_is_here ());
   /* Whoever frees an address may try again. A release does so where that helps. */

@@ -303,13 +303,13 @@ check_side (guint64 address, gsize size, SimSide side, gboolean write, SimDevice
   return sim_check_range (address, size, write, device, TRUE);
 }
 
-/* To and from ordinary memory a copy stays within one chunk of virtual memory. */
+/* Without a context a thread copies within one chunk of virtual memory only. */
 static gboolean
-crosses_chunks (guint64 address, gsize size, guint64 other)
+crosses_chunks (guint64 address, gsize size)
 {
-  SimAllocation *allocation = sim_allocation_find (address);
+  SimAllocation *allocation = sim_current_handle (sim_thread ()) == NULL ? sim_allocation_find (address) : NULL;
 
-  return allocation != NULL && allocation->kind == SIM_ALLOCATION_MAPPED && address + size > allocation->base + allocation->size && sim_pageable (other);
+  return allocation != NULL && allocation->kind == SIM_ALLOCATION_MAPPED && address + size > allocation->base + allocation->size;
 }
 
 /* Takes the bytes at the call: ordinary memory may change once it returns. */
@@ -365,7 +365,7 @@ copy_linear (guint64 dst, SimSide dst_side, guint64 src, SimSide src_side, gsize
   if (result == CUDA_SUCCESS)
     result = check_side (src, size, src_side, FALSE, copying_device (stream), peer, &work.copy.src_device);
   sim_building = NULL;
-  if (result == CUDA_SUCCESS && (crosses_chunks (dst, size, src) || crosses_chunks (src, size, dst)))
+  if (result == CUDA_SUCCESS && (crosses_chunks (dst, size) || crosses_chunks (src, size)))
     result = CUDA_ERROR_INVALID_VALUE;
   if (result != CUDA_SUCCESS)
     return result;
@@ -525,6 +525,9 @@ copy_3d (const CUDA_MEMCPY3D *p, CUstream handle, gboolean peer, gboolean wait)
   sim_building = stream->capture != NULL ? stream->capture->graph : NULL;
   result = sim_copy_from_3d (p, peer, &work, copying_device (stream));
   sim_building = NULL;
+  if (result == CUDA_SUCCESS && (crosses_chunks (work.copy.dst, extent (work.copy.width, work.copy.height, work.copy.depth, work.copy.dst_pitch, work.copy.dst_slice)) ||
+                                 crosses_chunks (work.copy.src, extent (work.copy.width, work.copy.height, work.copy.depth, work.copy.src_pitch, work.copy.src_slice))))
+    result = CUDA_ERROR_INVALID_VALUE;
   if (result != CUDA_SUCCESS)
     return result;
   return submit_copy (stream, &work, wait);

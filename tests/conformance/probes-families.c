@@ -227,13 +227,64 @@ probe_error_names (void)
 
 /* ---- copies over the border between two chunks ---- */
 
+#define ACROSS(call, what)                              \
+  do                                                    \
+    {                                                   \
+      char *text_ = g_strdup_printf ("%s%s", prefix, what); \
+      only (call, text_);                               \
+      g_free (text_);                                   \
+    }                                                   \
+  while (0)
+
+/* Copies and fills across the border of two chunks that lie side by side at @va. */
+static void
+across (CUdeviceptr va, CUdeviceptr plain, void *pinned, char *bytes, CUstream s, const char *prefix)
+{
+  CUDA_MEMCPY2D flat;
+
+  ACROSS (C (cuMemcpyHtoDAsync, va + 2 * MIB - 8, bytes, 16, s), "upload");
+  ACROSS (C (cuMemcpyDtoHAsync, bytes, va + 2 * MIB - 8, 16, s), "download");
+  ACROSS (C (cuMemcpyHtoDAsync, va + 2 * MIB - 8, pinned, 16, s), "upload of pinned memory");
+  ACROSS (C (cuMemcpyDtoHAsync, pinned, va + 2 * MIB - 8, 16, s), "download to pinned memory");
+  ACROSS (C (cuMemcpyHtoD, va + 2 * MIB - 8, bytes, 16), "synchronous upload");
+  ACROSS (C (cuMemcpyDtoH, bytes, va + 2 * MIB - 8, 16), "synchronous download");
+  ACROSS (C (cuMemcpyHtoDAsync, va + 2 * MIB - 16, bytes, 16, s), "upload up to it");
+  ACROSS (C (cuMemcpyDtoDAsync, plain, va + 2 * MIB - 8, 16, s), "copy from there");
+  ACROSS (C (cuMemcpyDtoDAsync, va + 2 * MIB - 8, plain, 16, s), "copy to there");
+  ACROSS (C (cuMemcpyDtoDAsync, va + 2 * MIB - 64, va + 2 * MIB - 8, 16, s), "copy beside it");
+  ACROSS (C (cuMemcpyAsync, va + 2 * MIB - 8, plain, 16, s), "copy to there, kind not said");
+  ACROSS (C (cuMemcpyAsync, va + 2 * MIB - 8, (uintptr_t) bytes, 16, s), "upload, kind not said");
+  ACROSS (C (cuMemcpyPeerAsync, va + 2 * MIB - 8, primary, plain, primary, 16, s), "peer copy to there");
+  ACROSS (C (cuMemcpyDtoDAsync, plain, va, 4 * MIB, s), "copy of all");
+  ACROSS (C (cuMemsetD8Async, va + 2 * MIB - 8, 1, 16, s), "fill");
+  ACROSS (C (cuMemsetD2D8Async, va + 2 * MIB - 4096, 4096, 1, 64, 2, s), "fill of rows on both sides");
+  ACROSS (C (cuMemsetD2D8Async, va + 2 * MIB - 8, 4096, 1, 16, 1, s), "fill of a row across it");
+  memset (&flat, 0, sizeof flat);
+  flat.srcMemoryType = CU_MEMORYTYPE_DEVICE;
+  flat.srcDevice = plain;
+  flat.srcPitch = 4096;
+  flat.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+  flat.dstDevice = va + 2 * MIB - 4096;
+  flat.dstPitch = 4096;
+  flat.WidthInBytes = 64;
+  flat.Height = 2;
+  ACROSS (C (cuMemcpy2DAsync, &flat, s), "copy of rows on both sides");
+  flat.dstDevice = va + 2 * MIB - 8;
+  flat.Height = 1;
+  ACROSS (C (cuMemcpy2DAsync, &flat, s), "copy of a row across it");
+  flat.srcMemoryType = CU_MEMORYTYPE_HOST;
+  flat.srcHost = bytes;
+  flat.dstDevice = va + 2 * MIB - 8;
+  flat.WidthInBytes = 16;
+  ACROSS (C (cuMemcpy2DAsync, &flat, s), "upload of a row across it");
+}
+
 void
 probe_vmm_borders (void)
 {
   CUmemAllocationProp prop;
   CUmemAccessDesc access;
   CUmemGenericAllocationHandle first, second;
-  CUDA_MEMCPY2D flat;
   CUdeviceptr va = 0, plain = 0;
   CUstream s = NULL;
   char bytes[64] = { 0 };
@@ -255,41 +306,12 @@ probe_vmm_borders (void)
   C (cuMemMap, va + 2 * MIB, 2 * MIB, 0, second, 0);
   C (cuMemSetAccess, va, 4 * MIB, &access, 1);
 
-  only (C (cuMemcpyHtoDAsync, va + 2 * MIB - 8, bytes, 16, s), "upload");
-  only (C (cuMemcpyDtoHAsync, bytes, va + 2 * MIB - 8, 16, s), "download");
-  only (C (cuMemcpyHtoDAsync, va + 2 * MIB - 8, pinned, 16, s), "upload of pinned memory");
-  only (C (cuMemcpyDtoHAsync, pinned, va + 2 * MIB - 8, 16, s), "download to pinned memory");
-  only (C (cuMemcpyHtoD, va + 2 * MIB - 8, bytes, 16), "synchronous upload");
-  only (C (cuMemcpyDtoH, bytes, va + 2 * MIB - 8, 16), "synchronous download");
-  only (C (cuMemcpyHtoDAsync, va + 2 * MIB - 16, bytes, 16, s), "upload up to it");
-  only (C (cuMemcpyDtoDAsync, plain, va + 2 * MIB - 8, 16, s), "copy from there");
-  only (C (cuMemcpyDtoDAsync, va + 2 * MIB - 8, plain, 16, s), "copy to there");
-  only (C (cuMemcpyDtoDAsync, va + 2 * MIB - 64, va + 2 * MIB - 8, 16, s), "copy beside it");
-  only (C (cuMemcpyAsync, va + 2 * MIB - 8, plain, 16, s), "copy to there, kind not said");
-  only (C (cuMemcpyAsync, va + 2 * MIB - 8, (uintptr_t) bytes, 16, s), "upload, kind not said");
-  only (C (cuMemcpyPeerAsync, va + 2 * MIB - 8, primary, plain, primary, 16, s), "peer copy to there");
-  only (C (cuMemcpyDtoDAsync, plain, va, 4 * MIB, s), "copy of all");
-  only (C (cuMemsetD8Async, va + 2 * MIB - 8, 1, 16, s), "fill");
-  only (C (cuMemsetD2D8Async, va + 2 * MIB - 4096, 4096, 1, 64, 2, s), "fill of rows on both sides");
-  only (C (cuMemsetD2D8Async, va + 2 * MIB - 8, 4096, 1, 16, 1, s), "fill of a row across it");
-  memset (&flat, 0, sizeof flat);
-  flat.srcMemoryType = CU_MEMORYTYPE_DEVICE;
-  flat.srcDevice = plain;
-  flat.srcPitch = 4096;
-  flat.dstMemoryType = CU_MEMORYTYPE_DEVICE;
-  flat.dstDevice = va + 2 * MIB - 4096;
-  flat.dstPitch = 4096;
-  flat.WidthInBytes = 64;
-  flat.Height = 2;
-  only (C (cuMemcpy2DAsync, &flat, s), "copy of rows on both sides");
-  flat.dstDevice = va + 2 * MIB - 8;
-  flat.Height = 1;
-  only (C (cuMemcpy2DAsync, &flat, s), "copy of a row across it");
-  flat.srcMemoryType = CU_MEMORYTYPE_HOST;
-  flat.srcHost = bytes;
-  flat.dstDevice = va + 2 * MIB - 8;
-  flat.WidthInBytes = 16;
-  only (C (cuMemcpy2DAsync, &flat, s), "upload of a row across it");
+  across (va, plain, pinned, bytes, s, "");
+  only (C (cuStreamSynchronize, s), "synchronize");
+  /* The same of a thread that has no context. */
+  C (cuCtxSetCurrent, NULL);
+  across (va, plain, pinned, bytes, s, "no context: ");
+  C (cuCtxSetCurrent, primary);
   only (C (cuStreamSynchronize, s), "synchronize");
   /* One chunk, mapped in two parts that lie as they do in it */
   C (cuMemUnmap, va, 2 * MIB);
