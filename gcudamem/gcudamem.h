@@ -16,9 +16,15 @@
 #include <gcudamem/stream/gcuda-event.h>
 #include <gcudamem/memory/gcuda-memory-resource.h>
 #include <gcudamem/memory/gcuda-buffer.h>
+#include <gcudamem/memory/gcuda-location.h>
+#include <gcudamem/memory/gcuda-buffer-managed.h>
+#include <gcudamem/memory/gcuda-host-map.h>
 #include <gcudamem/resources/gcuda-pool-statistics.h>
 #include <gcudamem/resources/gcuda-device-memory-resource.h>
 #include <gcudamem/resources/gcuda-synchronous-memory-resource.h>
+#include <gcudamem/resources/gcuda-pinned-memory-resource.h>
+#include <gcudamem/resources/gcuda-managed-memory-resource.h>
+#include <gcudamem/resources/gcuda-registered-memory.h>
 #include <gcudamem/resources/gcuda-virtual-memory-options.h>
 #include <gcudamem/resources/gcuda-virtual-memory-resource.h>
 #include <gcudamem/resources/gcuda-current-resource.h>

@@ -34,6 +34,8 @@ G_BEGIN_DECLS
  * @GCUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED: peer access is enabled already
  * @GCUDA_ERROR_PEER_ACCESS_NOT_ENABLED: peer access is not enabled
  * @GCUDA_ERROR_CONTEXT_IS_DESTROYED: the context was destroyed or reset
+ * @GCUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED: a part of the host memory is registered already
+ * @GCUDA_ERROR_HOST_MEMORY_NOT_REGISTERED: the host memory is not registered
  * @GCUDA_ERROR_LAUNCH_FAILED: the device failed while it ran a kernel; the context is lost
  * @GCUDA_ERROR_NOT_PERMITTED: the call is not permitted here
  * @GCUDA_ERROR_NOT_SUPPORTED: this driver or device can't do that
@@ -82,6 +84,8 @@ typedef enum
   GCUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED = 704,
   GCUDA_ERROR_PEER_ACCESS_NOT_ENABLED = 705,
   GCUDA_ERROR_CONTEXT_IS_DESTROYED = 709,
+  GCUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED = 712,
+  GCUDA_ERROR_HOST_MEMORY_NOT_REGISTERED = 713,
   GCUDA_ERROR_LAUNCH_FAILED = 719,
   GCUDA_ERROR_NOT_PERMITTED = 800,
   GCUDA_ERROR_NOT_SUPPORTED = 801,

@@ -192,6 +192,20 @@ _gcuda_context_hold (GCudaContext *self,
   return self->box;
 }
 
+GCudaContextBox *
+_gcuda_device_hold_primary_context (GCudaDevice *self,
+                                    const char *what,
+                                    GError **error)
+{
+  g_autoptr (GCudaContext) context = NULL;
+  CUdevice number;
+
+  if (!_gcuda_device_check (self, what, &number, error))
+    return NULL;
+  context = gcuda_device_get_primary_context (self, error);
+  return context != NULL ? _gcuda_context_hold (context, what, error) : NULL;
+}
+
 /**
  * gcuda_context_new:
  * @device: a device

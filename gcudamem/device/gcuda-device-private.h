@@ -26,6 +26,11 @@ GCudaContextBox *_gcuda_context_hold (GCudaContext *self,
                                       const char *what,
                                       GError **error);
 
+/* The same for the primary context of a device, which is retained on first use. */
+GCudaContextBox *_gcuda_device_hold_primary_context (GCudaDevice *self,
+                                                     const char *what,
+                                                     GError **error);
+
 GCudaContext *_gcuda_context_new_for_box (GCudaContextBox *box,
                                           GCudaDevice *device);
 

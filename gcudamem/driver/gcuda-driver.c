@@ -277,7 +277,7 @@ load (GError **error)
   CUresult (*init) (unsigned int);
   CUresult result;
   GCudaDriver table = { NULL };
-  GCudaDriverGroup found = GCUDA_DRIVER_GROUP_REQUIRED | GCUDA_DRIVER_GROUP_POOLS | GCUDA_DRIVER_GROUP_CONTEXT_EVENTS | GCUDA_DRIVER_GROUP_CAPTURE | GCUDA_DRIVER_GROUP_VIRTUAL;
+  GCudaDriverGroup found = (GCudaDriverGroup) ~0u; /* until a function of one is missing */
   static gboolean guarded = FALSE;
   int version = 0;
 

@@ -36,6 +36,14 @@ gsize _gcuda_allocation_get_size (GCudaAllocation *self);
 GCudaMemoryResource *_gcuda_allocation_get_resource (GCudaAllocation *self);
 GCudaDevice *_gcuda_allocation_get_device (GCudaAllocation *self);
 
+/* What a copy says the memory is. */
+GCudaMemoryKind _gcuda_allocation_get_kind (GCudaAllocation *self);
+
+/* FALSE, with an error, for memory that nothing may write. */
+gboolean _gcuda_allocation_check_writable (GCudaAllocation *self,
+                                           const char *what,
+                                           GError **error);
+
 /* Whether it may lie in several pieces of memory, side by side. A driver copies across their borders only for a thread that
  * has a context. */
 gboolean _gcuda_allocation_spans (GCudaAllocation *self);

@@ -180,6 +180,26 @@ _gcuda_allocation_get_device (GCudaAllocation *self)
   return self->device;
 }
 
+GCudaMemoryKind
+_gcuda_allocation_get_kind (GCudaAllocation *self)
+{
+  const GCudaResourceOperations *operations = self->resource != NULL ? _gcuda_memory_resource_operations (self->resource) : NULL;
+
+  return operations != NULL ? operations->kind : GCUDA_MEMORY_KIND_DEVICE;
+}
+
+gboolean
+_gcuda_allocation_check_writable (GCudaAllocation *self,
+                                  const char *what,
+                                  GError **error)
+{
+  const GCudaResourceOperations *operations = self->resource != NULL ? _gcuda_memory_resource_operations (self->resource) : NULL;
+
+  if (operations == NULL || operations->is_read_only == NULL || !operations->is_read_only (self->resource))
+    return TRUE;
+  return _gcuda_fail (error, GCUDA_ERROR_INVALID_ARGUMENT, "%s: the memory can't be written: it is that of a GBytes, which never changes", what);
+}
+
 gboolean
 _gcuda_allocation_spans (GCudaAllocation *self)
 {

@@ -579,8 +579,9 @@ gcuda_buffer_get_device (GCudaBuffer *self)
 GCudaMemoryResource *
 gcuda_buffer_get_resource (GCudaBuffer *self)
 {
+  const GCudaResourceOperations *operations;
   GCudaAllocation *allocation;
-  GCudaMemoryResource *resource = NULL;
+  GCudaMemoryResource *resource;
 
   g_return_val_if_fail (GCUDA_IS_BUFFER (self), NULL);
 
@@ -588,8 +589,9 @@ gcuda_buffer_get_resource (GCudaBuffer *self)
   allocation = _gcuda_buffer_hold (self, "getting the resource", NULL);
   if (allocation == NULL)
     return NULL;
-  if (_gcuda_allocation_get_resource (allocation) != NULL)
-    resource = g_object_ref (_gcuda_allocation_get_resource (allocation));
+  resource = _gcuda_allocation_get_resource (allocation);
+  operations = resource != NULL ? _gcuda_memory_resource_operations (resource) : NULL;
+  resource = resource != NULL && (operations == NULL || !operations->internal) ? g_object_ref (resource) : NULL;
   _gcuda_allocation_unhold (allocation);
   return resource;
 }
@@ -607,12 +609,19 @@ gcuda_buffer_get_resource (GCudaBuffer *self)
 gboolean
 gcuda_buffer_is_device_accessible (GCudaBuffer *self)
 {
-  g_autoptr (GCudaMemoryResource) resource = NULL;
+  GCudaMemoryResource *resource;
+  GCudaAllocation *allocation;
+  gboolean accessible;
 
   g_return_val_if_fail (GCUDA_IS_BUFFER (self), FALSE);
 
-  resource = gcuda_buffer_get_resource (self);
-  return resource != NULL ? gcuda_memory_resource_is_device_accessible (resource) : !gcuda_buffer_is_closed (self);
+  allocation = _gcuda_buffer_hold (self, "asking who can use a buffer", NULL);
+  if (allocation == NULL)
+    return FALSE;
+  resource = _gcuda_allocation_get_resource (allocation);
+  accessible = resource == NULL || gcuda_memory_resource_is_device_accessible (resource);
+  _gcuda_allocation_unhold (allocation);
+  return accessible;
 }
 
 /**
@@ -628,12 +637,19 @@ gcuda_buffer_is_device_accessible (GCudaBuffer *self)
 gboolean
 gcuda_buffer_is_host_accessible (GCudaBuffer *self)
 {
-  g_autoptr (GCudaMemoryResource) resource = NULL;
+  GCudaMemoryResource *resource;
+  GCudaAllocation *allocation;
+  gboolean accessible;
 
   g_return_val_if_fail (GCUDA_IS_BUFFER (self), FALSE);
 
-  resource = gcuda_buffer_get_resource (self);
-  return resource != NULL && gcuda_memory_resource_is_host_accessible (resource);
+  allocation = _gcuda_buffer_hold (self, "asking who can use a buffer", NULL);
+  if (allocation == NULL)
+    return FALSE;
+  resource = _gcuda_allocation_get_resource (allocation);
+  accessible = resource != NULL && gcuda_memory_resource_is_host_accessible (resource);
+  _gcuda_allocation_unhold (allocation);
+  return accessible;
 }
 
 /* Filling */
@@ -699,7 +715,7 @@ gcuda_buffer_fill_range (GCudaBuffer *self,
   if (allocation == NULL)
     return FALSE;
   address = _gcuda_allocation_get_address (allocation) + self->offset + offset;
-  if (check_range (self, offset, size, what, error) &&
+  if (check_range (self, offset, size, what, error) && _gcuda_allocation_check_writable (allocation, what, error) &&
       check_pattern (value, width, size != 0 ? address : 0, size, what, error) &&
       _gcuda_stream_call_begin (&call, stream, what, error))
     {
@@ -813,7 +829,7 @@ gcuda_buffer_fill_2d (GCudaBuffer *self,
   address = _gcuda_allocation_get_address (allocation) + self->offset + offset;
   if (!g_uint64_checked_mul (&row_size, columns, MAX (width, 1)))
     _gcuda_fail (error, GCUDA_ERROR_INVALID_ARGUMENT, "%s: a row of %" G_GUINT64_FORMAT " patterns is more than an address space holds", what, columns);
-  else if (check_pattern (value, width, address, pitch, what, error) &&
+  else if (check_pattern (value, width, address, pitch, what, error) && _gcuda_allocation_check_writable (allocation, what, error) &&
            check_rows (self, offset, pitch, row_size, rows, what, error) &&
            _gcuda_stream_call_begin (&call, stream, what, error))
     {
@@ -861,16 +877,6 @@ copy_sides_drop (CopySides *sides)
     _gcuda_allocation_unhold (sides->destination);
 }
 
-static GCudaContextBox *
-hold_primary (GCudaDevice *device,
-              const char *what,
-              GError **error)
-{
-  g_autoptr (GCudaContext) context = gcuda_device_get_primary_context (device, error);
-
-  return context != NULL ? _gcuda_context_hold (context, what, error) : NULL;
-}
-
 static gboolean
 copy_sides_hold (CopySides *sides,
                  GCudaBuffer *source,
@@ -883,7 +889,7 @@ copy_sides_hold (CopySides *sides,
   if (sides->source == NULL)
     return FALSE;
   sides->destination = _gcuda_buffer_hold (destination, what, error);
-  return sides->destination != NULL;
+  return sides->destination != NULL && _gcuda_allocation_check_writable (sides->destination, what, error);
 }
 
 /* Where all is on one device, the stream's too, the driver needs no contexts to be named. */
@@ -899,11 +905,25 @@ copy_sides_hold_contexts (CopySides *sides,
   if (from == NULL || to == NULL ||
       (from == to && (!GCUDA_IS_STREAM (stream) || gcuda_stream_get_device (stream) == from)))
     return TRUE;
-  sides->source_context = hold_primary (from, what, error);
+  sides->source_context = _gcuda_device_hold_primary_context (from, what, error);
   if (sides->source_context == NULL)
     return FALSE;
-  sides->destination_context = hold_primary (to, what, error);
+  sides->destination_context = _gcuda_device_hold_primary_context (to, what, error);
   return sides->destination_context != NULL;
+}
+
+/* What the driver is told a side is, by what it takes there: only page-locked memory of no pool is whatever is asked for. */
+static gboolean
+copy_sides_are_host (const CopySides *sides,
+                     gboolean *from_host,
+                     gboolean *to_host)
+{
+  GCudaMemoryKind from = _gcuda_allocation_get_kind (sides->source), to = _gcuda_allocation_get_kind (sides->destination);
+
+  /* Contexts are only named for memory that belongs to a device. */
+  *from_host = from == GCUDA_MEMORY_KIND_HOST_POOL || (from != GCUDA_MEMORY_KIND_DEVICE && sides->source_context != NULL);
+  *to_host = to == GCUDA_MEMORY_KIND_HOST_POOL || (to != GCUDA_MEMORY_KIND_DEVICE && sides->source_context != NULL);
+  return *from_host || *to_host;
 }
 
 /* Begins a copy of one or two allocations. What may lie across pieces of memory needs a context that is current. */
@@ -937,8 +957,16 @@ copy_linear (const CopySides *sides,
              gsize size,
              CUstream handle)
 {
+  gboolean from_host, to_host;
+
   if (size == 0)
     return CUDA_SUCCESS;
+  if (G_UNLIKELY (copy_sides_are_host (sides, &from_host, &to_host)))
+    {
+      if (from_host && to_host)
+        return _gcuda_driver.MemcpyAsync (to, from, size, handle);
+      return from_host ? _gcuda_driver.MemcpyHtoDAsync (to, (gconstpointer) (guintptr) from, size, handle) : _gcuda_driver.MemcpyDtoHAsync ((gpointer) (guintptr) to, from, size, handle);
+    }
   if (sides->source_context != NULL)
     return _gcuda_driver.MemcpyPeerAsync (to, sides->destination_context->handle, from, sides->source_context->handle, size, handle);
   return _gcuda_driver.MemcpyDtoDAsync (to, from, size, handle);
@@ -1125,7 +1153,7 @@ gcuda_buffer_copy_2d (GCudaBuffer *self,
   GCudaStreamCall call;
   CUdeviceptr from, to;
   CUresult result = CUDA_SUCCESS;
-  gboolean success = FALSE;
+  gboolean success = FALSE, from_host, to_host;
 
   g_return_val_if_fail (GCUDA_IS_BUFFER (self), FALSE);
 
@@ -1139,7 +1167,9 @@ gcuda_buffer_copy_2d (GCudaBuffer *self,
           copy_sides_hold_contexts (&sides, stream, what, error) &&
           copy_call_begin (&call, stream, copy_sides_span (&sides), what, error))
         {
-          if (row_size > 0 && rows > 0 && sides.source_context != NULL)
+          const gboolean host = copy_sides_are_host (&sides, &from_host, &to_host);
+
+          if (row_size > 0 && rows > 0 && sides.source_context != NULL && !host)
             {
               CUDA_MEMCPY3D_PEER copy = {
                 .srcMemoryType = CU_MEMORYTYPE_DEVICE,
@@ -1162,10 +1192,12 @@ gcuda_buffer_copy_2d (GCudaBuffer *self,
           else if (row_size > 0 && rows > 0)
             {
               CUDA_MEMCPY2D copy = {
-                .srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                .srcMemoryType = from_host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE,
+                .srcHost = (gconstpointer) (guintptr) from,
                 .srcDevice = from,
                 .srcPitch = pitch,
-                .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                .dstMemoryType = to_host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE,
+                .dstHost = (gpointer) (guintptr) to,
                 .dstDevice = to,
                 .dstPitch = destination_pitch,
                 .WidthInBytes = row_size,
@@ -1260,6 +1292,20 @@ gcuda_buffer_copy_batch (GCudaBuffer **sources,
 
 /* From and to the host */
 
+/* To the driver, memory of a pool of the host's is host memory. */
+static CUresult
+copy_host (GCudaAllocation *allocation,
+           CUdeviceptr address,
+           gpointer data,
+           gsize size,
+           gboolean upload,
+           CUstream handle)
+{
+  if (_gcuda_allocation_get_kind (allocation) == GCUDA_MEMORY_KIND_HOST_POOL)
+    return upload ? _gcuda_driver.MemcpyAsync (address, (guintptr) data, size, handle) : _gcuda_driver.MemcpyAsync ((guintptr) data, address, size, handle);
+  return upload ? _gcuda_driver.MemcpyHtoDAsync (address, data, size, handle) : _gcuda_driver.MemcpyDtoHAsync (data, address, size, handle);
+}
+
 /**
  * gcuda_buffer_upload:
  * @self: a buffer
@@ -1303,13 +1349,14 @@ gcuda_buffer_upload (GCudaBuffer *self,
   if (allocation == NULL)
     return FALSE;
   data = g_bytes_get_data (bytes, &size);
-  if (check_range (self, offset, size, what, error) && copy_call_begin (&call, stream, _gcuda_allocation_spans (allocation), what, error))
+  if (check_range (self, offset, size, what, error) && _gcuda_allocation_check_writable (allocation, what, error) &&
+      copy_call_begin (&call, stream, _gcuda_allocation_spans (allocation), what, error))
     {
       if (size == 0)
         success = _gcuda_stream_call_end (&call, CUDA_SUCCESS, what, error);
       else if (_gcuda_stream_keep_begin (&call, bytes, &keeper, what, error))
         {
-          result = _gcuda_driver.MemcpyHtoDAsync (_gcuda_allocation_get_address (allocation) + self->offset + offset, data, size, call.handle);
+          result = copy_host (allocation, _gcuda_allocation_get_address (allocation) + self->offset + offset, (gpointer) data, size, TRUE, call.handle);
           _gcuda_stream_keep_end (&call, keeper, result == CUDA_SUCCESS);
           success = _gcuda_stream_call_end (&call, result, what, error);
         }
@@ -1405,7 +1452,7 @@ download (GCudaBuffer *self,
         success = _gcuda_stream_call_end (&call, CUDA_SUCCESS, what, error);
       else if (_gcuda_stream_call_refuse_capture (&call, what, error))
         {
-          result = _gcuda_driver.MemcpyDtoHAsync (data, _gcuda_allocation_get_address (allocation) + self->offset + offset, length, call.handle);
+          result = copy_host (allocation, _gcuda_allocation_get_address (allocation) + self->offset + offset, data, length, FALSE, call.handle);
           if (result == CUDA_SUCCESS && !wait_for_copy (call.handle, &result) && owned != NULL)
             _gcuda_stream_keep_late (&call, g_bytes_new_take (g_steal_pointer (owned), length));
           success = _gcuda_stream_call_end (&call, result, what, error);

@@ -10,17 +10,28 @@ G_BEGIN_DECLS
 /* What every address of the library's own resources is aligned to: the driver promises at least this. */
 #define GCUDA_ALIGNMENT 256
 
+/* What the driver takes memory for where a copy has to say what it copies. */
+typedef enum
+{
+  GCUDA_MEMORY_KIND_DEVICE,    /* also managed memory */
+  GCUDA_MEMORY_KIND_HOST,      /* page-locked memory: device or host memory, as one likes */
+  GCUDA_MEMORY_KIND_HOST_POOL, /* of a pool of the host's: host memory only, also where a device has access */
+} GCudaMemoryKind;
+
+typedef struct _GCudaResourceOperations GCudaResourceOperations;
+
 /*
  * What the library's own resources are made of, in place of the vfuncs: plain driver calls without objects, which can run
  * on any thread and in a teardown.
  */
-typedef struct
+struct _GCudaResourceOperations
 {
+  /* For a class whose objects are not all the same: those of this one. NULL: these. */
+  const GCudaResourceOperations *(*select) (GCudaMemoryResource *self);
   /* Whether the driver frees in stream order. If not, the reclaimer waits for the stream first. */
   gboolean stream_ordered;
   /* Whether an allocation may lie in several pieces of memory. */
   gboolean spans;
-  /* Whether an allocation is refused on a capturing stream. */
   const char *free_call;
   /* CLOSED for an object that was not opened; the text is what an error message says it is. */
   gboolean (*check) (GCudaMemoryResource *self,
@@ -37,12 +48,19 @@ typedef struct
   /* The context of the recipe's stream is gone. */
   CUresult (*deallocate_gone) (GCudaMemoryResource *self,
                                CUdeviceptr address);
-} GCudaResourceOperations;
+  GCudaMemoryKind kind;
+  /* Of one buffer, which asks for it: not told to the program, as foreign memory's is not. */
+  gboolean internal;
+  /* Whether nothing may write the memory; NULL: FALSE. */
+  gboolean (*is_read_only) (GCudaMemoryResource *self);
+};
 
 static inline const GCudaResourceOperations *
 _gcuda_memory_resource_operations (GCudaMemoryResource *self)
 {
-  return GCUDA_MEMORY_RESOURCE_GET_CLASS (self)->operations;
+  const GCudaResourceOperations *operations = GCUDA_MEMORY_RESOURCE_GET_CLASS (self)->operations;
+
+  return operations == NULL || operations->select == NULL ? operations : operations->select (self);
 }
 
 /* CLOSED for one of the library's own that is not open, and what else forbids its use. A program's is always open. */

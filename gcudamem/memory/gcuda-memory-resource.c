@@ -243,7 +243,7 @@ gboolean
 _gcuda_memory_resource_frees_in_order (GCudaMemoryResource *self)
 {
   GCudaMemoryResourceClass *klass = GCUDA_MEMORY_RESOURCE_GET_CLASS (self);
-  const GCudaResourceOperations *operations = klass->operations;
+  const GCudaResourceOperations *operations = _gcuda_memory_resource_operations (self);
 
   if (operations != NULL)
     return operations->stream_ordered;

@@ -1,32 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "gcuda-device-memory-resource.h"
 
-#include "gcuda-pool-statistics-private.h"
+#include "gcuda-memory-pool-private.h"
 #include "memory/gcuda-memory-resource-private.h"
 
 /* Scripts hold numbers exactly up to here. */
 #define LARGEST_EXACT_NUMBER ((guint64) 1 << 53)
-
-/* The pool, which outlives the resource for as long as its destruction has to wait. */
-typedef struct
-{
-  GCudaReclaimNode node;
-  CUmemoryPool handle;
-  gboolean owned;
-  GCudaContextBox *context; /* the device's primary context, with a use */
-
-  /* Of a pool with peers: revoking takes effect at once, so the last frees have to be done by then. */
-  gint has_peers;
-  GMutex lock;
-  GArray *peers; /* CUdevice */
-  gint pending;  /* frees that their streams have not passed, and the resource */
-} Pool;
-
-typedef struct
-{
-  GCudaStreamWaiter waiter;
-  Pool *pool;
-} PoolFree;
 
 /**
  * GCudaDeviceMemoryResource:
@@ -46,7 +25,7 @@ struct _GCudaDeviceMemoryResource
 {
   GCudaMemoryResource parent_instance;
 
-  Pool *pool; /* NULL for an object made by bare new */
+  GCudaMemoryPool *pool; /* NULL for an object made by bare new */
   guint64 max_size;
   GCudaHandleTypes handle_types;
 };
@@ -67,113 +46,6 @@ enum
 
 static GParamSpec *properties[N_PROPS];
 
-/* The pool */
-
-static void
-pool_free (Pool *pool)
-{
-  _gcuda_context_box_unuse (pool->context);
-  g_array_unref (pool->peers);
-  g_mutex_clear (&pool->lock);
-  g_free (pool);
-}
-
-static GCudaReclaimResult
-pool_destroy (GCudaReclaimNode *node)
-{
-  Pool *pool = (Pool *) node;
-  const char *call = "cuMemPoolSetAccess";
-  CUresult result = CUDA_SUCCESS;
-
-  /* The driver hands the access of a destroyed pool on to the next one that gets its handle. */
-  for (guint i = 0; i < pool->peers->len && result == CUDA_SUCCESS; i++)
-    {
-      CUmemAccessDesc access = {
-        .location = { .type = CU_MEM_LOCATION_TYPE_DEVICE, .id = g_array_index (pool->peers, CUdevice, i) },
-        .flags = CU_MEM_ACCESS_FLAGS_PROT_NONE,
-      };
-
-      result = _gcuda_driver.MemPoolSetAccess (pool->handle, &access, 1);
-    }
-  if (result == CUDA_SUCCESS)
-    {
-      g_array_set_size (pool->peers, 0);
-      call = "cuMemPoolDestroy";
-      result = _gcuda_driver.MemPoolDestroy (pool->handle);
-    }
-  switch ((int) result)
-    {
-    case CUDA_ERROR_NOT_PERMITTED:
-      return GCUDA_RECLAIM_AGAIN;
-    case CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED:
-    case CUDA_ERROR_STREAM_CAPTURE_IMPLICIT:
-      return GCUDA_RECLAIM_BLOCKED;
-    case CUDA_SUCCESS:
-    case CUDA_ERROR_DEINITIALIZED:
-      break;
-    default:
-      if (!_gcuda_result_is_sticky (result))
-        {
-          g_autoptr (GError) error = NULL;
-
-          _gcuda_fail_driver (&error, result, "destroying a memory pool of device %d", (int) pool->context->device);
-          _gcuda_report_teardown (error, call, (guint64) (guintptr) pool->handle, 0);
-        }
-    }
-  pool_free (pool);
-  return GCUDA_RECLAIM_DONE;
-}
-
-/* Drops what keeps the pool from being destroyed: after the last, no allocation is left, and no free of one. */
-static void
-pool_let_go (Pool *pool)
-{
-  if (!g_atomic_int_dec_and_test (&pool->pending))
-    return;
-  if (!pool->owned)
-    pool_free (pool);
-  else if (pool_destroy (&pool->node) != GCUDA_RECLAIM_DONE)
-    _gcuda_reclaimer_push (&pool->node, pool_destroy);
-}
-
-static GCudaReclaimResult
-pool_free_passed (GCudaStreamWaiter *waiter)
-{
-  PoolFree *self = (PoolFree *) waiter;
-  GCudaStreamBox *box = waiter->box;
-
-  pool_let_go (self->pool);
-  g_free (self);
-  _gcuda_stream_box_unuse (box);
-  return GCUDA_RECLAIM_DONE;
-}
-
-/* After the last reference to the resource. */
-static void
-pool_release (Pool *pool)
-{
-  GCudaTeardown teardown;
-
-  if (!_gcuda_teardown_enter (&teardown))
-    return;
-  pool_let_go (pool);
-  _gcuda_teardown_leave (&teardown);
-}
-
-static void
-pool_note_free (Pool *pool,
-                GCudaStreamBox *box)
-{
-  PoolFree *note;
-
-  if (!_gcuda_stream_box_use (box))
-    return;
-  note = g_new0 (PoolFree, 1);
-  note->pool = pool;
-  g_atomic_int_inc (&pool->pending);
-  _gcuda_stream_box_queue (box, &note->waiter, _gcuda_thread_id (), pool_free_passed);
-}
-
 /* Operations */
 
 static gboolean
@@ -192,7 +64,7 @@ device_describe (GCudaMemoryResource *resource)
 {
   GCudaDeviceMemoryResource *self = (GCudaDeviceMemoryResource *) resource;
 
-  return g_strdup_printf ("%s memory pool of device %d", self->pool->owned ? "a" : "the", (int) self->pool->context->device);
+  return _gcuda_memory_pool_describe (self->pool);
 }
 
 static CUresult
@@ -213,22 +85,15 @@ device_deallocate (GCudaMemoryResource *resource,
                    CUstream handle)
 {
   GCudaDeviceMemoryResource *self = (GCudaDeviceMemoryResource *) resource;
-  CUresult result = _gcuda_driver.MemFreeAsync (address, handle);
 
-  if (result == CUDA_SUCCESS && g_atomic_int_get (&self->pool->has_peers))
-    pool_note_free (self->pool, box);
-  return result;
+  return _gcuda_memory_pool_free (self->pool, box, address, handle);
 }
 
 static CUresult
 device_deallocate_gone (GCudaMemoryResource *resource,
                         CUdeviceptr address)
 {
-  /* The stream went with its context; pool memory did not, and this needs no stream. */
-  CUresult result = _gcuda_driver.MemFree (address);
-
-  /* A dead context is current on this thread. None is on the reclaimer's. */
-  return result == CUDA_ERROR_CONTEXT_IS_DESTROYED ? CUDA_ERROR_NOT_PERMITTED : result;
+  return _gcuda_memory_pool_free_gone (address);
 }
 
 static const GCudaResourceOperations operations = {
@@ -248,7 +113,7 @@ gcuda_device_memory_resource_finalize (GObject *object)
 {
   GCudaDeviceMemoryResource *self = GCUDA_DEVICE_MEMORY_RESOURCE (object);
 
-  g_clear_pointer (&self->pool, pool_release);
+  g_clear_pointer (&self->pool, _gcuda_memory_pool_release);
 
   G_OBJECT_CLASS (gcuda_device_memory_resource_parent_class)->finalize (object);
 }
@@ -428,13 +293,7 @@ new_for_pool (GCudaDevice *device,
 {
   GCudaDeviceMemoryResource *self = g_object_new (GCUDA_TYPE_DEVICE_MEMORY_RESOURCE, "device", device, NULL);
 
-  self->pool = g_new0 (Pool, 1);
-  self->pool->handle = handle;
-  self->pool->owned = owned;
-  self->pool->context = context;
-  self->pool->peers = g_array_new (FALSE, FALSE, sizeof (CUdevice));
-  self->pool->pending = 1;
-  g_mutex_init (&self->pool->lock);
+  self->pool = _gcuda_memory_pool_new (handle, owned, context, NULL);
   return self;
 }
 
@@ -497,10 +356,8 @@ gcuda_device_memory_resource_new_pool (GCudaDevice *device,
   GCudaDeviceMemoryResource *self;
   GCudaContextBox *context;
   CUmemPoolProps props = { 0 };
-  CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
   CUmemoryPool handle;
   CUresult result;
-  gboolean exchanged;
   int available = 0;
 
   if ((handle_types & ~(GCUDA_HANDLE_TYPES_POSIX_FD | GCUDA_HANDLE_TYPES_FABRIC)) != 0)
@@ -534,11 +391,7 @@ gcuda_device_memory_resource_new_pool (GCudaDevice *device,
   props.location.id = context->device;
   props.maxSize = max_size;
 
-  /* In another thread's global capture this call would break that capture, unless this thread is in relaxed mode. */
-  exchanged = _gcuda_driver.ThreadExchangeStreamCaptureMode (&mode) == CUDA_SUCCESS;
-  result = _gcuda_driver.MemPoolCreate (&handle, &props);
-  if (exchanged && _gcuda_driver.ThreadExchangeStreamCaptureMode (&mode) != CUDA_SUCCESS)
-    _gcuda_driver.ThreadExchangeStreamCaptureMode (&mode);
+  result = _gcuda_memory_pool_create (&props, &handle);
   if (result != CUDA_SUCCESS)
     {
       _gcuda_fail_driver (error, result, "%s of device %d", what, (int) context->device);
@@ -623,34 +476,7 @@ gcuda_device_memory_resource_get_handle_types (GCudaDeviceMemoryResource *self)
   return self->handle_types;
 }
 
-/* Settings and figures. Pool attributes are 64-bit numbers or ints; ints are widened. */
-
-static CUresult
-get_attribute (GCudaDeviceMemoryResource *self,
-               CUmemPool_attribute attribute,
-               guint64 *value)
-{
-  CUresult result;
-  int number = 0;
-
-  if (attribute >= CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)
-    return _gcuda_driver.MemPoolGetAttribute (self->pool->handle, attribute, value);
-  result = _gcuda_driver.MemPoolGetAttribute (self->pool->handle, attribute, &number);
-  *value = (guint64) number;
-  return result;
-}
-
-static CUresult
-set_attribute (GCudaDeviceMemoryResource *self,
-               CUmemPool_attribute attribute,
-               guint64 value)
-{
-  int number = (int) value;
-
-  if (attribute >= CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)
-    return _gcuda_driver.MemPoolSetAttribute (self->pool->handle, attribute, &value);
-  return _gcuda_driver.MemPoolSetAttribute (self->pool->handle, attribute, &number);
-}
+/* Settings and figures */
 
 /**
  * gcuda_device_memory_resource_get_release_threshold: (get-property release-threshold)
@@ -671,7 +497,7 @@ gcuda_device_memory_resource_get_release_threshold (GCudaDeviceMemoryResource *s
   g_return_val_if_fail (GCUDA_IS_DEVICE_MEMORY_RESOURCE (self), 0);
 
   if (!device_check (GCUDA_MEMORY_RESOURCE (self), NULL) ||
-      get_attribute (self, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &value) != CUDA_SUCCESS)
+      _gcuda_memory_pool_get_attribute (self->pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &value) != CUDA_SUCCESS)
     return 0;
   /* No number that scripts would round. */
   if (value > LARGEST_EXACT_NUMBER)
@@ -697,7 +523,7 @@ gcuda_device_memory_resource_is_release_unlimited (GCudaDeviceMemoryResource *se
   g_return_val_if_fail (GCUDA_IS_DEVICE_MEMORY_RESOURCE (self), FALSE);
 
   return device_check (GCUDA_MEMORY_RESOURCE (self), NULL) &&
-         get_attribute (self, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &value) == CUDA_SUCCESS &&
+         _gcuda_memory_pool_get_attribute (self->pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &value) == CUDA_SUCCESS &&
          value == G_MAXUINT64;
 }
 
@@ -727,7 +553,7 @@ gcuda_device_memory_resource_set_release_threshold (GCudaDeviceMemoryResource *s
 
   if (!device_check (GCUDA_MEMORY_RESOURCE (self), error))
     return FALSE;
-  result = set_attribute (self, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, threshold);
+  result = _gcuda_memory_pool_set_attribute (self->pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, threshold);
   if (result != CUDA_SUCCESS)
     return _gcuda_fail_driver (error, result, "setting the release threshold of a memory pool of device %d", (int) self->pool->context->device);
   g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_RELEASE_THRESHOLD]);
@@ -767,7 +593,7 @@ gcuda_device_memory_resource_get_reuse (GCudaDeviceMemoryResource *self)
     {
       guint64 value = 0;
 
-      if (get_attribute (self, reuse_attributes[i].attribute, &value) == CUDA_SUCCESS && value != 0)
+      if (_gcuda_memory_pool_get_attribute (self->pool, reuse_attributes[i].attribute, &value) == CUDA_SUCCESS && value != 0)
         reuse |= reuse_attributes[i].flag;
     }
   return reuse;
@@ -805,10 +631,10 @@ gcuda_device_memory_resource_set_reuse (GCudaDeviceMemoryResource *self,
   if ((reuse & ~(GCUDA_POOL_REUSE_FOLLOW_EVENTS | GCUDA_POOL_REUSE_OPPORTUNISTIC | GCUDA_POOL_REUSE_INTERNAL_DEPENDENCIES)) != 0)
     return _gcuda_fail (error, GCUDA_ERROR_INVALID_ARGUMENT, "setting how a memory pool reuses memory: unknown flags 0x%x", (unsigned int) reuse);
   for (gsize i = 0; i < G_N_ELEMENTS (reuse_attributes) && result == CUDA_SUCCESS; i++)
-    result = get_attribute (self, reuse_attributes[i].attribute, &before[i]);
+    result = _gcuda_memory_pool_get_attribute (self->pool, reuse_attributes[i].attribute, &before[i]);
   while (done < G_N_ELEMENTS (reuse_attributes) && result == CUDA_SUCCESS)
     {
-      result = set_attribute (self, reuse_attributes[done].attribute, (reuse & reuse_attributes[done].flag) != 0);
+      result = _gcuda_memory_pool_set_attribute (self->pool, reuse_attributes[done].attribute, (reuse & reuse_attributes[done].flag) != 0);
       if (result == CUDA_SUCCESS)
         done++;
     }
@@ -818,7 +644,7 @@ gcuda_device_memory_resource_set_reuse (GCudaDeviceMemoryResource *self,
       return TRUE;
     }
   while (done-- > 0)
-    set_attribute (self, reuse_attributes[done].attribute, before[done]);
+    _gcuda_memory_pool_set_attribute (self->pool, reuse_attributes[done].attribute, before[done]);
   return _gcuda_fail_driver (error, result, "setting how a memory pool of device %d reuses memory", (int) self->pool->context->device);
 }
 
@@ -843,17 +669,9 @@ gcuda_device_memory_resource_trim (GCudaDeviceMemoryResource *self,
                                    guint64 keep,
                                    GError **error)
 {
-  CUresult result;
-
   g_return_val_if_fail (GCUDA_IS_DEVICE_MEMORY_RESOURCE (self), FALSE);
 
-  if (!device_check (GCUDA_MEMORY_RESOURCE (self), error))
-    return FALSE;
-  /* The driver adds to this number, and gives everything back when the sum overflows. */
-  result = _gcuda_driver.MemPoolTrimTo (self->pool->handle, MIN (keep, G_MAXSIZE / 2));
-  if (result != CUDA_SUCCESS)
-    return _gcuda_fail_driver (error, result, "trimming a memory pool of device %d", (int) self->pool->context->device);
-  return TRUE;
+  return device_check (GCUDA_MEMORY_RESOURCE (self), error) && _gcuda_memory_pool_trim (self->pool, keep, error);
 }
 
 /**
@@ -873,24 +691,9 @@ GCudaPoolStatistics *
 gcuda_device_memory_resource_get_statistics (GCudaDeviceMemoryResource *self,
                                              GError **error)
 {
-  guint64 used = 0, used_high = 0, reserved = 0, reserved_high = 0;
-  CUresult result;
-
   g_return_val_if_fail (GCUDA_IS_DEVICE_MEMORY_RESOURCE (self), NULL);
 
-  if (!device_check (GCUDA_MEMORY_RESOURCE (self), error))
-    return NULL;
-  result = get_attribute (self, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used);
-  if (result == CUDA_SUCCESS)
-    result = get_attribute (self, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &used_high);
-  if (result == CUDA_SUCCESS)
-    result = get_attribute (self, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved);
-  if (result == CUDA_SUCCESS)
-    result = get_attribute (self, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH, &reserved_high);
-  if (result == CUDA_SUCCESS)
-    return _gcuda_pool_statistics_new (used, used_high, reserved, reserved_high);
-  _gcuda_fail_driver (error, result, "asking for the figures of a memory pool of device %d", (int) self->pool->context->device);
-  return NULL;
+  return device_check (GCUDA_MEMORY_RESOURCE (self), error) ? _gcuda_memory_pool_get_statistics (self->pool, error) : NULL;
 }
 
 /**
@@ -911,18 +714,9 @@ gboolean
 gcuda_device_memory_resource_reset_high_marks (GCudaDeviceMemoryResource *self,
                                                GError **error)
 {
-  CUresult result;
-
   g_return_val_if_fail (GCUDA_IS_DEVICE_MEMORY_RESOURCE (self), FALSE);
 
-  if (!device_check (GCUDA_MEMORY_RESOURCE (self), error))
-    return FALSE;
-  result = set_attribute (self, CU_MEMPOOL_ATTR_USED_MEM_HIGH, 0);
-  if (result == CUDA_SUCCESS)
-    result = set_attribute (self, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH, 0);
-  if (result != CUDA_SUCCESS)
-    return _gcuda_fail_driver (error, result, "resetting the high marks of a memory pool of device %d", (int) self->pool->context->device);
-  return TRUE;
+  return device_check (GCUDA_MEMORY_RESOURCE (self), error) && _gcuda_memory_pool_reset_high_marks (self->pool, error);
 }
 
 /**
@@ -949,7 +743,6 @@ gcuda_device_memory_resource_set_peer_access (GCudaDeviceMemoryResource *self,
                                               GError **error)
 {
   static const char what[] = "setting the peer access of a memory pool";
-  CUmemAccessDesc description = { 0 };
   CUdevice number;
   CUresult result;
   int can = 0;
@@ -972,22 +765,9 @@ gcuda_device_memory_resource_set_peer_access (GCudaDeviceMemoryResource *self,
     return _gcuda_fail (error, GCUDA_ERROR_PEER_ACCESS_UNSUPPORTED,
                         "%s: device %d can't reach the memory of device %d (CUDA_ERROR_PEER_ACCESS_UNSUPPORTED); copies between them work all the same",
                         what, (int) number, (int) self->pool->context->device);
-  description.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-  description.location.id = number;
-  description.flags = access ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE;
-  result = _gcuda_driver.MemPoolSetAccess (self->pool->handle, &description, 1);
+  result = _gcuda_memory_pool_set_access (self->pool, number, access);
   if (result != CUDA_SUCCESS)
     return _gcuda_fail_driver (error, result, "%s of device %d for device %d", what, (int) self->pool->context->device, (int) number);
-
-  g_mutex_lock (&self->pool->lock);
-  for (guint i = 0; i < self->pool->peers->len; i++)
-    if (g_array_index (self->pool->peers, CUdevice, i) == number)
-      g_array_remove_index_fast (self->pool->peers, i--);
-  if (access)
-    g_array_append_val (self->pool->peers, number);
-  /* While there are peers frees are noted; none at another time can have work of a peer behind it. */
-  g_atomic_int_set (&self->pool->has_peers, self->pool->peers->len > 0);
-  g_mutex_unlock (&self->pool->lock);
   return TRUE;
 }
 

@@ -1,26 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
 
+#include <gcudamem/memory/gcuda-location.h>
 #include <gcudamem/resources/gcuda-device-memory-resource.h>
 
 G_BEGIN_DECLS
-
-/**
- * GCudaMemoryLocation:
- * @GCUDA_MEMORY_LOCATION_DEVICE: on the device
- * @GCUDA_MEMORY_LOCATION_HOST: on the host
- * @GCUDA_MEMORY_LOCATION_HOST_NUMA: on a NUMA node of the host
- *
- * Where physical memory is.
- *
- * Since: 0.1
- */
-typedef enum
-{
-  GCUDA_MEMORY_LOCATION_DEVICE,
-  GCUDA_MEMORY_LOCATION_HOST,
-  GCUDA_MEMORY_LOCATION_HOST_NUMA,
-} GCudaMemoryLocation;
 
 /**
  * GCudaMemoryAccess:

@@ -100,6 +100,31 @@ is_mapped (guint64 address, gsize size)
   return mapped;
 }
 
+/* Whether the processor may write all of it. */
+static gboolean
+is_writable (guint64 address, gsize size)
+{
+  char *maps = NULL, *line, *next;
+  gboolean writable = TRUE;
+
+  if (!g_file_get_contents ("/proc/self/maps", &maps, NULL, NULL))
+    return TRUE;
+  for (line = maps; *line != '\0'; line = next)
+    {
+      guint64 start, end;
+      char *rest;
+
+      next = strchr (line, '\n');
+      next = next != NULL ? next + 1 : line + strlen (line);
+      start = g_ascii_strtoull (line, &rest, 16);
+      end = g_ascii_strtoull (rest + 1, &rest, 16);
+      if (start < address + size && end > address && rest[2] != 'w')
+        writable = FALSE;
+    }
+  g_free (maps);
+  return writable;
+}
+
 static CUresult
 host_register (void *p, gsize size, unsigned int flags)
 {
@@ -122,6 +147,8 @@ host_register (void *p, gsize size, unsigned int flags)
              ? CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED
              : CUDA_ERROR_INVALID_VALUE;
   if (!sim_is_host_address (address) || !is_mapped (address, size))
+    return CUDA_ERROR_INVALID_VALUE;
+  if (!(flags & CU_MEMHOSTREGISTER_READ_ONLY) && !is_writable (address, size))
     return CUDA_ERROR_INVALID_VALUE;
   allocation = sim_allocation_new (SIM_ALLOCATION_REGISTERED, address, size, context->device);
   allocation->context = context;

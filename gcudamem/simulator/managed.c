@@ -11,12 +11,45 @@
 
 static SimHeap *heap;
 
+#define PAGE 4096
+
+/* Memory of a pool prefers the pool's location. */
 void
-sim_managed_init (SimAllocation *allocation, unsigned int flags)
+sim_managed_init (SimAllocation *allocation, unsigned int flags, int location_type, int location_id)
 {
   allocation->attach = flags;
-  allocation->preferred_id = NOWHERE;
-  allocation->prefetch_id = NOWHERE;
+  allocation->advice = g_new0 (SimAdvice, 1);
+  allocation->n_advice = 1;
+  allocation->advice->preferred_type = location_type;
+  allocation->advice->preferred_id = location_type == 0 ? NOWHERE : location_type == LOCATION_DEVICE ? location_id
+                                                                                                     : -1;
+  allocation->advice->prefetch_id = NOWHERE;
+}
+
+/* What was said of the pages that [address, address + size) touches. */
+static SimAdvice *
+advice_of (SimAllocation *allocation, guint64 address, gsize size, gboolean change, gsize *count)
+{
+  gsize pages = (allocation->size + PAGE - 1) / PAGE;
+  gsize first = (address - allocation->base) / PAGE;
+  gsize last = (address + size - 1 - allocation->base) / PAGE;
+
+  if (allocation->n_advice == 1 && change && (first > 0 || last + 1 < pages))
+    {
+      SimAdvice one = *allocation->advice;
+
+      allocation->advice = g_renew (SimAdvice, allocation->advice, pages);
+      allocation->n_advice = pages;
+      for (gsize i = 0; i < pages; i++)
+        allocation->advice[i] = one;
+    }
+  if (allocation->n_advice == 1)
+    {
+      *count = 1;
+      return allocation->advice;
+    }
+  *count = last - first + 1;
+  return allocation->advice + first;
 }
 
 static gboolean
@@ -43,7 +76,7 @@ SIM_ENTRY (cuMemAllocManaged, SIM_UNSAFE, (CUdeviceptr *, dptr), (size_t, bytesi
   allocation->block = block;
   allocation->context = context;
   allocation->context_id = context->id;
-  sim_managed_init (allocation, flags);
+  sim_managed_init (allocation, flags, 0, 0);
   sim_poison (block->base, bytesize, 0xcd);
   *dptr = block->base;
   return CUDA_SUCCESS;
@@ -88,6 +121,8 @@ advise (CUdeviceptr address, gsize size, CUmem_advise advice, CUmemLocation loca
 {
   SimAllocation *allocation = find_managed (address, size);
   gboolean device = (int) location.type == LOCATION_DEVICE;
+  SimAdvice *pages;
+  gsize count;
 
   if (allocation == NULL)
     return CUDA_ERROR_INVALID_VALUE;
@@ -95,37 +130,58 @@ advise (CUdeviceptr address, gsize size, CUmem_advise advice, CUmemLocation loca
     {
     case CU_MEM_ADVISE_SET_READ_MOSTLY:
     case CU_MEM_ADVISE_UNSET_READ_MOSTLY:
-      allocation->read_mostly = advice == CU_MEM_ADVISE_SET_READ_MOSTLY;
-      return CUDA_SUCCESS;
+      break;
     case CU_MEM_ADVISE_SET_PREFERRED_LOCATION:
       if (!location_good (location))
         return CUDA_ERROR_INVALID_VALUE;
       /* A node of the host's is no place to prefer. */
       if ((int) location.type == LOCATION_NUMA)
         return CUDA_SUCCESS;
-      allocation->preferred_type = (int) location.type;
-      allocation->preferred_id = place (location);
-      return CUDA_SUCCESS;
+      break;
     case CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION:
       if ((int) location.type == 0)
         return CUDA_ERROR_INVALID_VALUE;
-      allocation->preferred_type = 0;
-      allocation->preferred_id = NOWHERE;
-      return CUDA_SUCCESS;
+      break;
     case CU_MEM_ADVISE_SET_ACCESSED_BY:
     case CU_MEM_ADVISE_UNSET_ACCESSED_BY:
       if (!location_good (location))
         return CUDA_ERROR_INVALID_VALUE;
-      if (!device)
-        allocation->accessed_by_host = advice == CU_MEM_ADVISE_SET_ACCESSED_BY;
-      else if (advice == CU_MEM_ADVISE_SET_ACCESSED_BY)
-        allocation->accessed_by |= 1u << location.id;
-      else
-        allocation->accessed_by &= ~(1u << location.id);
-      return CUDA_SUCCESS;
+      break;
     default:
       return CUDA_ERROR_INVALID_VALUE;
     }
+  pages = advice_of (allocation, address, size, TRUE, &count);
+  for (gsize i = 0; i < count; i++)
+    {
+      SimAdvice *page = &pages[i];
+
+      switch ((int) advice)
+        {
+        case CU_MEM_ADVISE_SET_READ_MOSTLY:
+        case CU_MEM_ADVISE_UNSET_READ_MOSTLY:
+          page->read_mostly = advice == CU_MEM_ADVISE_SET_READ_MOSTLY;
+          break;
+        case CU_MEM_ADVISE_SET_PREFERRED_LOCATION:
+          page->preferred_type = (int) location.type;
+          page->preferred_id = place (location);
+          break;
+        case CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION:
+          page->preferred_type = 0;
+          page->preferred_id = NOWHERE;
+          break;
+        case CU_MEM_ADVISE_SET_ACCESSED_BY:
+        case CU_MEM_ADVISE_UNSET_ACCESSED_BY:
+        default:
+          if (!device)
+            page->accessed_by_host = advice == CU_MEM_ADVISE_SET_ACCESSED_BY;
+          else if (advice == CU_MEM_ADVISE_SET_ACCESSED_BY)
+            page->accessed_by |= 1u << location.id;
+          else
+            page->accessed_by &= ~(1u << location.id);
+          break;
+        }
+    }
+  return CUDA_SUCCESS;
 }
 
 static CUmemLocation
@@ -154,6 +210,8 @@ prefetch (CUdeviceptr address, gsize size, CUmemLocation location, CUstream hand
   SimWork work = { .kind = SIM_WORK_EMPTY };
   SimAllocation *allocation;
   SimStream *stream;
+  SimAdvice *pages;
+  gsize count;
 
   SIM_TRY (sim_stream (handle, &stream));
   allocation = find_managed (address, size);
@@ -165,8 +223,12 @@ prefetch (CUdeviceptr address, gsize size, CUmemLocation location, CUstream hand
       !sim_device_supports (sim_device (location.id), CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS))
     return CUDA_ERROR_INVALID_DEVICE;
   SIM_TRY (sim_submit (stream, &work));
-  allocation->prefetch_type = (int) location.type;
-  allocation->prefetch_id = place (location);
+  pages = advice_of (allocation, address, size, TRUE, &count);
+  for (gsize i = 0; i < count; i++)
+    {
+      pages[i].prefetch_type = (int) location.type;
+      pages[i].prefetch_id = place (location);
+    }
   return CUDA_SUCCESS;
 }
 
@@ -252,10 +314,36 @@ SIM_ENTRY_SZ (cuMemDiscardAndPrefetchBatchAsync, 0, (CUdeviceptr *, dptrs), (siz
 }
 #endif
 
-static CUresult
-range_attribute (void *data, gsize data_size, int attribute, SimAllocation *allocation)
+/* What holds for all of the range. */
+static SimAdvice
+advice_in_common (SimAllocation *allocation, guint64 address, gsize size)
 {
-  gboolean host = allocation->accessed_by_host;
+  gsize count;
+  SimAdvice *pages = advice_of (allocation, address, size, FALSE, &count), common = pages[0];
+
+  for (gsize i = 1; i < count; i++)
+    {
+      common.read_mostly = common.read_mostly && pages[i].read_mostly;
+      common.accessed_by &= pages[i].accessed_by;
+      common.accessed_by_host = common.accessed_by_host && pages[i].accessed_by_host;
+      if (pages[i].preferred_type != common.preferred_type || pages[i].preferred_id != common.preferred_id)
+        {
+          common.preferred_type = 0;
+          common.preferred_id = NOWHERE;
+        }
+      if (pages[i].prefetch_type != common.prefetch_type || pages[i].prefetch_id != common.prefetch_id)
+        {
+          common.prefetch_type = 0;
+          common.prefetch_id = NOWHERE;
+        }
+    }
+  return common;
+}
+
+static CUresult
+range_attribute (void *data, gsize data_size, int attribute, SimAdvice advice)
+{
+  gboolean host = advice.accessed_by_host;
   gint32 *out = data;
   guint n = 0;
 
@@ -267,7 +355,7 @@ range_attribute (void *data, gsize data_size, int attribute, SimAllocation *allo
         return CUDA_ERROR_INVALID_VALUE;
       for (gsize i = 0; i < data_size / 4; i++)
         {
-          while (n < sim.n_devices && !(allocation->accessed_by & (1u << n)))
+          while (n < sim.n_devices && !(advice.accessed_by & (1u << n)))
             n++;
           if (n < sim.n_devices)
             out[i] = (gint32) n++;
@@ -284,25 +372,25 @@ range_attribute (void *data, gsize data_size, int attribute, SimAllocation *allo
   switch (attribute)
     {
     case CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY:
-      *out = allocation->read_mostly;
+      *out = advice.read_mostly;
       return CUDA_SUCCESS;
     case CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION:
-      *out = allocation->preferred_type == LOCATION_NUMA ? CU_DEVICE_CPU : allocation->preferred_id;
+      *out = advice.preferred_type == LOCATION_NUMA ? CU_DEVICE_CPU : advice.preferred_id;
       return CUDA_SUCCESS;
     case 6: /* PREFERRED_LOCATION_ID */
-      *out = allocation->preferred_id;
+      *out = advice.preferred_id;
       return CUDA_SUCCESS;
     case CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION:
-      *out = allocation->prefetch_type == LOCATION_NUMA ? CU_DEVICE_CPU : allocation->prefetch_id;
+      *out = advice.prefetch_type == LOCATION_NUMA ? CU_DEVICE_CPU : advice.prefetch_id;
       return CUDA_SUCCESS;
     case 8: /* LAST_PREFETCH_LOCATION_ID */
-      *out = allocation->prefetch_id;
+      *out = advice.prefetch_id;
       return CUDA_SUCCESS;
     case 5: /* PREFERRED_LOCATION_TYPE */
-      *out = allocation->preferred_type;
+      *out = advice.preferred_type;
       return CUDA_SUCCESS;
     case 7: /* LAST_PREFETCH_LOCATION_TYPE */
-      *out = allocation->prefetch_type;
+      *out = advice.prefetch_type;
       return CUDA_SUCCESS;
     default:
       return CUDA_ERROR_INVALID_VALUE;
@@ -315,7 +403,7 @@ SIM_ENTRY (cuMemRangeGetAttribute, 0, (void *, data), (size_t, dataSize), (CUmem
 
   if (allocation == NULL)
     return CUDA_ERROR_INVALID_VALUE;
-  return range_attribute (data, dataSize, (int) attribute, allocation);
+  return range_attribute (data, dataSize, (int) attribute, advice_in_common (allocation, devPtr, count));
 }
 
 SIM_ENTRY (cuMemRangeGetAttributes, 0, (void **, data), (size_t *, dataSizes), (CUmem_range_attribute *, attributes), (size_t, numAttributes), (CUdeviceptr, devPtr), (size_t, count))
@@ -325,6 +413,6 @@ SIM_ENTRY (cuMemRangeGetAttributes, 0, (void **, data), (size_t *, dataSizes), (
   if (allocation == NULL || data == NULL || dataSizes == NULL || attributes == NULL || numAttributes == 0)
     return CUDA_ERROR_INVALID_VALUE;
   for (size_t i = 0; i < numAttributes; i++)
-    SIM_TRY (range_attribute (data[i], dataSizes[i], (int) attributes[i], allocation));
+    SIM_TRY (range_attribute (data[i], dataSizes[i], (int) attributes[i], advice_in_common (allocation, devPtr, count)));
   return CUDA_SUCCESS;
 }

@@ -316,13 +316,20 @@ sim_is_host_address (guint64 address)
 void
 sim_poison (guint64 address, gsize size, guint8 byte)
 {
+  guint8 *view = sim_host_view (address, size);
+  gboolean guarded = view == (gpointer) address;
+
+  if (guarded)
+    sim_check_guards (address, size, FALSE);
   if (size <= POISON_LIMIT)
-    memset ((gpointer) address, byte, size);
+    memset (view, byte, size);
   else
     {
-      memset ((gpointer) address, byte, POISON_LIMIT / 2);
-      memset ((gpointer) (address + size - POISON_LIMIT / 2), byte, POISON_LIMIT / 2);
+      memset (view, byte, POISON_LIMIT / 2);
+      memset (view + size - POISON_LIMIT / 2, byte, POISON_LIMIT / 2);
     }
+  if (guarded)
+    sim_check_guards (address, size, TRUE);
 }
 
 /* ---- heaps ---- */
@@ -805,6 +812,7 @@ sim_allocation_remove (SimAllocation *allocation)
     }
   if (allocation->pool != NULL)
     sim_pool_unref (allocation->pool);
+  g_free (allocation->advice);
   g_free (allocation);
 }
 

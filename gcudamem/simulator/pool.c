@@ -139,14 +139,17 @@ sim_pool_alloc (SimPool *pool, gsize size, SimStream *stream, CUdeviceptr *addre
   SimBlock *block;
   CUresult result;
 
+  /* Pages of its own, where what the program does to them is looked at. */
+  gsize taken = sim.check_host && pool->heap->device == NULL ? SIM_ALIGN_UP (size, 4096) : size;
+
   settle_used (pool);
-  result = sim_heap_alloc (pool->heap, size, stream, &block);
+  result = sim_heap_alloc (pool->heap, taken, stream, &block);
   if (result == CUDA_ERROR_OUT_OF_MEMORY && size <= (pool->heap->device != NULL ? pool->heap->device->total : G_MAXUINT64 >> 8))
     {
       /* Short of memory the driver makes the stream wait for others' frees. */
       wait_for_frees (pool->heap);
       sim_pools_synchronized ();
-      result = sim_heap_alloc (pool->heap, size, stream, &block);
+      result = sim_heap_alloc (pool->heap, taken, stream, &block);
     }
   if (result != CUDA_SUCCESS)
     return result;
@@ -155,7 +158,7 @@ sim_pool_alloc (SimPool *pool, gsize size, SimStream *stream, CUdeviceptr *addre
   allocation->block = block;
   allocation->pool = pool;
   if (pool->type == TYPE_MANAGED)
-    sim_managed_init (allocation, CU_MEM_ATTACH_GLOBAL);
+    sim_managed_init (allocation, CU_MEM_ATTACH_GLOBAL, pool->location_type, pool->location_id);
   pool->refs++;
   pool->used += size;
   pool->used_high = MAX (pool->used_high, pool->used);

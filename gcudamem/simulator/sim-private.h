@@ -680,6 +680,16 @@ typedef enum
   SIM_ALLOCATION_IPC,
 } SimAllocationKind;
 
+/* What was said of a page of managed memory. */
+typedef struct
+{
+  gboolean read_mostly;
+  int preferred_type, preferred_id;
+  guint32 accessed_by;
+  gboolean accessed_by_host;
+  int prefetch_type, prefetch_id;
+} SimAdvice;
+
 struct _SimAllocation
 {
   guint64 base;
@@ -706,11 +716,8 @@ struct _SimAllocation
   guint8 access[SIM_MAX_DEVICES + 1]; /* CUmemAccess_flags; the last: host */
 
   /* managed */
-  gboolean read_mostly;
-  int preferred_type, preferred_id;
-  guint32 accessed_by;
-  gboolean accessed_by_host;
-  int prefetch_type, prefetch_id;
+  SimAdvice *advice;
+  gsize n_advice; /* one for all, or one a page */
   unsigned int attach;
 
   /* interprocess */
@@ -808,7 +815,7 @@ void sim_memory_unref (SimMemory *memory);
 
 /* ---- managed.c ---- */
 
-void sim_managed_init (SimAllocation *allocation, unsigned int flags);
+void sim_managed_init (SimAllocation *allocation, unsigned int flags, int location_type, int location_id);
 
 /* ---- capture.c ---- */
 

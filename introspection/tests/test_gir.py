@@ -23,6 +23,7 @@ TYPES = ('class', 'interface', 'enumeration', 'bitfield', 'record', 'union')
 # Symbols that scripts cannot see, and why. Nothing else may have introspectable="0".
 HIDDEN_FROM_SCRIPTS = {
     'gcuda_buffer_download_into': 'it writes to an address; scripts have gcuda_buffer_download()',
+    'gcuda_host_map_get_data': 'it is an address; scripts have gcuda_host_map_read() and gcuda_host_map_write()',
     'gcuda_memory_resource_class_set_thread_safe': 'a promise that only code without an interpreter lock can keep',
 }
 

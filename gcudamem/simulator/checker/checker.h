@@ -115,6 +115,7 @@ void check_event_end (CUevent handle);
 typedef enum
 {
   CHECK_READ,
+  CHECK_MOVE, /* a prefetch: there has to be memory, and no more */
   CHECK_WRITE,
   CHECK_ALLOCATION,
   CHECK_FREE,
@@ -177,6 +178,8 @@ typedef enum
   CHECK_MEMORY_MANAGED,
   CHECK_MEMORY_PINNED,
   CHECK_MEMORY_REGISTERED,
+  CHECK_MEMORY_MANAGED_POOL,
+  CHECK_MEMORY_HOST_POOL,
   CHECK_MEMORY_VIRTUAL,
   CHECK_MEMORY_SHARED, /* another process's */
 } CheckMemory;

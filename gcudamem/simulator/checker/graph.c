@@ -370,6 +370,7 @@ run_access (const Access *access, CheckClock *clock, guint slot, guint64 epoch, 
       check_free (op, clock, access->address);
       break;
     case CHECK_READ:
+    case CHECK_MOVE:
     case CHECK_WRITE:
     case CHECK_UNMAP:
     default:

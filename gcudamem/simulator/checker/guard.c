@@ -159,10 +159,11 @@ start (void)
 void
 check_guard_add (const CheckObject *object, guint64 base, guint64 address, guint64 size, const CheckOp *op)
 {
-  Guard guard = { 0, 0, op->slot, op->epoch, op->what == CHECK_WRITE };
+  /* Before a pool's memory is there, nobody may touch it. */
+  Guard guard = { 0, 0, op->slot, op->epoch, op->what != CHECK_READ };
   guint64 end;
 
-  if (!sim.check_host || (object->memory != CHECK_MEMORY_PINNED && object->memory != CHECK_MEMORY_MANAGED && object->memory != CHECK_MEMORY_REGISTERED))
+  if (!sim.check_host || (!check_is_of_host (object) && object->memory != CHECK_MEMORY_MANAGED_POOL && object->memory != CHECK_MEMORY_HOST_POOL))
     return;
   if (guards == NULL)
     start ();

@@ -43,6 +43,8 @@ check_memory_name (CheckMemory memory)
     "managed memory",
     "pinned host memory",
     "registered host memory",
+    "managed pool memory",
+    "host pool memory",
     "virtual memory",
     "another process's memory",
   };
@@ -211,10 +213,13 @@ kind_of (const CheckOp *first, const CheckOp *second, const CheckObject *object)
 static void
 meet (CheckOp *first, CheckOp *second, const CheckClock *clock, CheckObject *object, Segment *segment)
 {
-  gboolean gone = first->what == CHECK_FREE && (second->what == CHECK_READ || second->what == CHECK_WRITE);
+  gboolean gone = first->what == CHECK_FREE && (second->what == CHECK_READ || second->what == CHECK_MOVE || second->what == CHECK_WRITE);
 
   /* Whoever unmaps addresses waits for those who used these. */
   if (second->what == CHECK_UNMAP && (first->what == CHECK_ALLOCATION || first->address + first->size <= second->address || first->address >= second->address + second->size))
+    return;
+  /* Whoever uses memory meanwhile finds it wherever it is. */
+  if ((first->what == CHECK_MOVE && second->what == CHECK_WRITE) || (first->what == CHECK_WRITE && second->what == CHECK_MOVE))
     return;
   /* A thread that has an address was told it. */
   if (first->what == CHECK_ALLOCATION && first->host)
@@ -255,7 +260,7 @@ touch (Segment *segment, CheckObject *object, CheckOp *op, const CheckClock *clo
         {
           CheckOp *read = g_ptr_array_index (segment->reads, i - 1);
 
-          if (op->what != CHECK_READ)
+          if (op->what != CHECK_READ && op->what != CHECK_MOVE)
             meet (read, op, clock, object, segment);
           /* Whatever comes after a read that came after this one, comes after this one. */
           if (op->what == CHECK_READ && check_clock_knows (clock, read->slot, read->epoch))
@@ -268,6 +273,7 @@ touch (Segment *segment, CheckObject *object, CheckOp *op, const CheckClock *clo
     case CHECK_UNMAP:
       break;
     case CHECK_READ:
+    case CHECK_MOVE:
       if (segment->write == NULL || segment->write->what != CHECK_FREE)
         {
           if (segment->reads == NULL)

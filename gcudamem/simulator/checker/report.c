@@ -617,6 +617,8 @@ verb (const CheckOp *op)
     {
     case CHECK_READ:
       return "reads";
+    case CHECK_MOVE:
+      return "moves";
     case CHECK_WRITE:
       return "writes";
     case CHECK_ALLOCATION:

@@ -589,25 +589,43 @@ after_host_register (Call *c, void **args)
 }
 
 static void
-alloc_async (Call *c, guint64 address, gsize size, CUstream handle)
+alloc_async (Call *c, CheckMemory memory, guint64 address, gsize size, CUstream handle)
 {
-  guint64 epoch;
+  guint64 epoch, offset, length;
   CheckStream *stream = address != 0 ? queue (c, handle, &epoch) : NULL;
+  CheckOp *op;
 
-  if (stream != NULL)
-    add_memory (CHECK_MEMORY_POOL, c->current, address, size, check_op_new (CHECK_ALLOCATION, c->function, stream->name, stream->slot, epoch));
+  if (stream == NULL)
+    return;
+  op = check_op_ref (check_op_new (CHECK_ALLOCATION, c->function, stream->name, stream->slot, epoch));
+  add_memory (memory, c->current, address, size, op);
+  if (memory != CHECK_MEMORY_POOL && size > 0)
+    check_guard_add (check_lookup (address, &offset, &length), address, address, size, op);
+  check_op_unref (op);
+}
+
+static CheckMemory
+pool_memory (guint64 address)
+{
+  unsigned int managed = 0, type = 0;
+
+  if (address == 0 || CHECK_DRIVER (cuPointerGetAttribute, &managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, address) != CUDA_SUCCESS)
+    return CHECK_MEMORY_POOL;
+  if (managed)
+    return CHECK_MEMORY_MANAGED_POOL;
+  return CHECK_DRIVER (cuPointerGetAttribute, &type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address) == CUDA_SUCCESS && type == CU_MEMORYTYPE_HOST ? CHECK_MEMORY_HOST_POOL : CHECK_MEMORY_POOL;
 }
 
 static void
 after_alloc_async (Call *c, void **args)
 {
-  alloc_async (c, *ARG (CUdeviceptr *, 0), ARG (gsize, 1), ARG (CUstream, 2));
+  alloc_async (c, CHECK_MEMORY_POOL, *ARG (CUdeviceptr *, 0), ARG (gsize, 1), ARG (CUstream, 2));
 }
 
 static void
 after_alloc_from_pool (Call *c, void **args)
 {
-  alloc_async (c, *ARG (CUdeviceptr *, 0), ARG (gsize, 1), ARG (CUstream, 3));
+  alloc_async (c, pool_memory (*ARG (CUdeviceptr *, 0)), *ARG (CUdeviceptr *, 0), ARG (gsize, 1), ARG (CUstream, 3));
 }
 
 static void
@@ -833,6 +851,46 @@ static void
 after_write_value (Call *c, void **args)
 {
   after_memset (c, ARG (CUstream, 0), ARG (CUdeviceptr, 1), strstr (c->function, "64") != NULL ? 8 : 4, 0, 1);
+}
+
+/* ---- managed memory ---- */
+
+static void
+managed_batch (Call *c, CheckWhat what, CUstream handle, CUdeviceptr *addresses, gsize *sizes, gsize count)
+{
+  guint64 epoch;
+  CheckStream *stream = count > 0 ? queue (c, handle, &epoch) : NULL;
+
+  for (gsize i = 0; stream != NULL && i < count; i++)
+    touch (c, stream, epoch, what, addresses[i], sizes[i], 0, 1);
+}
+
+static void
+after_prefetch (Call *c, void **args)
+{
+  /* The newer form has one more argument before the stream. */
+  CUstream handle = strncmp (c->call->symbol, "cuMemPrefetchAsync_v2", 21) == 0 ? ARG (CUstream, 4) : ARG (CUstream, 3);
+
+  managed_batch (c, CHECK_MOVE, handle, args[0], args[1], 1);
+}
+
+static void
+after_prefetch_batch (Call *c, void **args)
+{
+  managed_batch (c, CHECK_MOVE, ARG (CUstream, 7), ARG (CUdeviceptr *, 0), ARG (gsize *, 1), ARG (gsize, 2));
+}
+
+/* What it held is gone: whoever reads it then reads what was not written. */
+static void
+after_discard_batch (Call *c, void **args)
+{
+  managed_batch (c, CHECK_WRITE, ARG (CUstream, 4), ARG (CUdeviceptr *, 0), ARG (gsize *, 1), ARG (gsize, 2));
+}
+
+static void
+after_discard_and_prefetch_batch (Call *c, void **args)
+{
+  managed_batch (c, CHECK_WRITE, ARG (CUstream, 7), ARG (CUdeviceptr *, 0), ARG (gsize *, 1), ARG (gsize, 2));
 }
 
 /* ---- virtual memory ---- */
@@ -1209,6 +1267,8 @@ static const SimRule rules[] = {
   { "cuMemAllocManaged", NULL, after_alloc_managed, SITE | WAITS },
   { "cuMemAllocPitch", NULL, after_alloc_pitch, SITE | WAITS },
   { "cuMemCreate", NULL, after_memory_create, SITE },
+  { "cuMemDiscardAndPrefetchBatchAsync", NULL, after_discard_and_prefetch_batch, SITE },
+  { "cuMemDiscardBatchAsync", NULL, after_discard_batch, SITE },
   { "cuMemExportToShareableHandle", NULL, after_memory_export, 0 },
   { "cuMemFree", before_device_wait, after_free, SITE | WAITS },
   { "cuMemFreeAsync", NULL, after_free_async, SITE },
@@ -1220,6 +1280,8 @@ static const SimRule rules[] = {
   { "cuMemMap", NULL, after_memory_map, SITE },
   { "cuMemPoolExportPointer", NULL, after_pool_export_pointer, 0 },
   { "cuMemPoolImportPointer", NULL, after_pool_import_pointer, SITE },
+  { "cuMemPrefetchAsync", NULL, after_prefetch, SITE },
+  { "cuMemPrefetchBatchAsync", NULL, after_prefetch_batch, SITE },
   { "cuMemRelease", NULL, after_memory_release, 0 },
   { "cuMemRetainAllocationHandle", NULL, after_memory_retain, 0 },
   { "cuMemUnmap", NULL, after_memory_unmap, SITE },

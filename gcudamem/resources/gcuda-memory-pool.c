@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "gcuda-memory-pool-private.h"
+
+#include "gcuda-pool-statistics-private.h"
+
+typedef struct
+{
+  GCudaStreamWaiter waiter;
+  GCudaMemoryPool *pool;
+} PoolFree;
+
+static void
+pool_free (GCudaMemoryPool *pool)
+{
+  _gcuda_context_box_unuse (pool->context);
+  g_array_unref (pool->peers);
+  g_free (pool->name);
+  g_mutex_clear (&pool->lock);
+  g_free (pool);
+}
+
+static GCudaReclaimResult
+pool_destroy (GCudaReclaimNode *node)
+{
+  GCudaMemoryPool *pool = (GCudaMemoryPool *) node;
+  const char *call = "cuMemPoolSetAccess";
+  CUresult result = CUDA_SUCCESS;
+
+  /* The driver hands the access of a destroyed pool on to the next one that gets its handle. */
+  for (guint i = 0; i < pool->peers->len && result == CUDA_SUCCESS; i++)
+    {
+      CUmemAccessDesc access = {
+        .location = { .type = CU_MEM_LOCATION_TYPE_DEVICE, .id = g_array_index (pool->peers, CUdevice, i) },
+        .flags = CU_MEM_ACCESS_FLAGS_PROT_NONE,
+      };
+
+      result = _gcuda_driver.MemPoolSetAccess (pool->handle, &access, 1);
+    }
+  if (result == CUDA_SUCCESS)
+    {
+      g_array_set_size (pool->peers, 0);
+      call = "cuMemPoolDestroy";
+      result = _gcuda_driver.MemPoolDestroy (pool->handle);
+    }
+  switch ((int) result)
+    {
+    case CUDA_ERROR_NOT_PERMITTED:
+      return GCUDA_RECLAIM_AGAIN;
+    case CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED:
+    case CUDA_ERROR_STREAM_CAPTURE_IMPLICIT:
+      return GCUDA_RECLAIM_BLOCKED;
+    case CUDA_SUCCESS:
+    case CUDA_ERROR_DEINITIALIZED:
+      break;
+    default:
+      if (!_gcuda_result_is_sticky (result))
+        {
+          g_autoptr (GError) error = NULL;
+
+          _gcuda_fail_driver (&error, result, "destroying %s", pool->name);
+          _gcuda_report_teardown (error, call, (guint64) (guintptr) pool->handle, 0);
+        }
+    }
+  pool_free (pool);
+  return GCUDA_RECLAIM_DONE;
+}
+
+/* Drops what keeps the pool from being destroyed: after the last, no allocation is left, and no free of one. */
+static void
+pool_let_go (GCudaMemoryPool *pool)
+{
+  if (!g_atomic_int_dec_and_test (&pool->pending))
+    return;
+  if (!pool->owned)
+    pool_free (pool);
+  else if (pool_destroy (&pool->node) != GCUDA_RECLAIM_DONE)
+    _gcuda_reclaimer_push (&pool->node, pool_destroy);
+}
+
+static GCudaReclaimResult
+pool_free_passed (GCudaStreamWaiter *waiter)
+{
+  PoolFree *self = (PoolFree *) waiter;
+  GCudaStreamBox *box = waiter->box;
+
+  pool_let_go (self->pool);
+  g_free (self);
+  _gcuda_stream_box_unuse (box);
+  return GCUDA_RECLAIM_DONE;
+}
+
+void
+_gcuda_memory_pool_release (GCudaMemoryPool *pool)
+{
+  GCudaTeardown teardown;
+
+  if (!_gcuda_teardown_enter (&teardown))
+    return;
+  pool_let_go (pool);
+  _gcuda_teardown_leave (&teardown);
+}
+
+static void
+pool_note_free (GCudaMemoryPool *pool,
+                GCudaStreamBox *box)
+{
+  PoolFree *note;
+
+  if (!_gcuda_stream_box_use (box))
+    return;
+  note = g_new0 (PoolFree, 1);
+  note->pool = pool;
+  g_atomic_int_inc (&pool->pending);
+  _gcuda_stream_box_queue (box, &note->waiter, _gcuda_thread_id (), pool_free_passed);
+}
+
+CUresult
+_gcuda_memory_pool_create (const CUmemPoolProps *properties,
+                           CUmemoryPool *handle)
+{
+  CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+  gboolean exchanged;
+  CUresult result;
+
+  /* In another thread's global capture this call would break that capture, unless this thread is in relaxed mode. */
+  exchanged = _gcuda_driver.ThreadExchangeStreamCaptureMode (&mode) == CUDA_SUCCESS;
+  result = _gcuda_driver.MemPoolCreate (handle, properties);
+  if (exchanged && _gcuda_driver.ThreadExchangeStreamCaptureMode (&mode) != CUDA_SUCCESS)
+    _gcuda_driver.ThreadExchangeStreamCaptureMode (&mode);
+  return result;
+}
+
+GCudaMemoryPool *
+_gcuda_memory_pool_new (CUmemoryPool handle,
+                        gboolean owned,
+                        GCudaContextBox *context,
+                        char *name)
+{
+  GCudaMemoryPool *self = g_new0 (GCudaMemoryPool, 1);
+
+  self->handle = handle;
+  self->owned = owned;
+  self->context = context;
+  self->name = name != NULL ? name : g_strdup_printf ("a memory pool of device %d", (int) context->device);
+  self->peers = g_array_new (FALSE, FALSE, sizeof (CUdevice));
+  self->pending = 1;
+  g_mutex_init (&self->lock);
+  return self;
+}
+
+char *
+_gcuda_memory_pool_describe (GCudaMemoryPool *self)
+{
+  return self->owned ? g_strdup (self->name) : g_strdup_printf ("the memory pool of device %d", (int) self->context->device);
+}
+
+CUresult
+_gcuda_memory_pool_free (GCudaMemoryPool *self,
+                         GCudaStreamBox *box,
+                         CUdeviceptr address,
+                         CUstream handle)
+{
+  CUresult result = _gcuda_driver.MemFreeAsync (address, handle);
+
+  if (result == CUDA_SUCCESS && g_atomic_int_get (&self->has_peers))
+    pool_note_free (self, box);
+  return result;
+}
+
+CUresult
+_gcuda_memory_pool_free_gone (CUdeviceptr address)
+{
+  /* The stream went with its context; pool memory did not, and this needs no stream. */
+  CUresult result = _gcuda_driver.MemFree (address);
+
+  /* A dead context is current on this thread. None is on the reclaimer's. */
+  return result == CUDA_ERROR_CONTEXT_IS_DESTROYED ? CUDA_ERROR_NOT_PERMITTED : result;
+}
+
+CUresult
+_gcuda_memory_pool_set_access (GCudaMemoryPool *self,
+                               CUdevice device,
+                               gboolean access)
+{
+  CUmemAccessDesc description = {
+    .location = { .type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device },
+    .flags = access ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE,
+  };
+  CUresult result = _gcuda_driver.MemPoolSetAccess (self->handle, &description, 1);
+
+  if (result != CUDA_SUCCESS)
+    return result;
+  g_mutex_lock (&self->lock);
+  for (guint i = 0; i < self->peers->len; i++)
+    if (g_array_index (self->peers, CUdevice, i) == device)
+      g_array_remove_index_fast (self->peers, i--);
+  if (access)
+    g_array_append_val (self->peers, device);
+  /* While there are peers frees are noted; none at another time can have work of a peer behind it. */
+  g_atomic_int_set (&self->has_peers, self->peers->len > 0);
+  g_mutex_unlock (&self->lock);
+  return CUDA_SUCCESS;
+}
+
+CUresult
+_gcuda_memory_pool_get_attribute (GCudaMemoryPool *self,
+                                  CUmemPool_attribute attribute,
+                                  guint64 *value)
+{
+  CUresult result;
+  int number = 0;
+
+  if (attribute >= CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)
+    return _gcuda_driver.MemPoolGetAttribute (self->handle, attribute, value);
+  result = _gcuda_driver.MemPoolGetAttribute (self->handle, attribute, &number);
+  *value = (guint64) number;
+  return result;
+}
+
+CUresult
+_gcuda_memory_pool_set_attribute (GCudaMemoryPool *self,
+                                  CUmemPool_attribute attribute,
+                                  guint64 value)
+{
+  int number = (int) value;
+
+  if (attribute >= CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)
+    return _gcuda_driver.MemPoolSetAttribute (self->handle, attribute, &value);
+  return _gcuda_driver.MemPoolSetAttribute (self->handle, attribute, &number);
+}
+
+gboolean
+_gcuda_memory_pool_trim (GCudaMemoryPool *self,
+                         guint64 keep,
+                         GError **error)
+{
+  /* The driver adds to this number, and gives everything back when the sum overflows. */
+  CUresult result = _gcuda_driver.MemPoolTrimTo (self->handle, MIN (keep, G_MAXSIZE / 2));
+
+  if (result != CUDA_SUCCESS)
+    return _gcuda_fail_driver (error, result, "trimming %s", self->name);
+  return TRUE;
+}
+
+GCudaPoolStatistics *
+_gcuda_memory_pool_get_statistics (GCudaMemoryPool *self,
+                                   GError **error)
+{
+  guint64 used = 0, used_high = 0, reserved = 0, reserved_high = 0;
+  CUresult result = _gcuda_memory_pool_get_attribute (self, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used);
+
+  if (result == CUDA_SUCCESS)
+    result = _gcuda_memory_pool_get_attribute (self, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &used_high);
+  if (result == CUDA_SUCCESS)
+    result = _gcuda_memory_pool_get_attribute (self, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved);
+  if (result == CUDA_SUCCESS)
+    result = _gcuda_memory_pool_get_attribute (self, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH, &reserved_high);
+  if (result == CUDA_SUCCESS)
+    return _gcuda_pool_statistics_new (used, used_high, reserved, reserved_high);
+  _gcuda_fail_driver (error, result, "asking for the figures of %s", self->name);
+  return NULL;
+}
+
+gboolean
+_gcuda_memory_pool_reset_high_marks (GCudaMemoryPool *self,
+                                     GError **error)
+{
+  CUresult result = _gcuda_memory_pool_set_attribute (self, CU_MEMPOOL_ATTR_USED_MEM_HIGH, 0);
+
+  if (result == CUDA_SUCCESS)
+    result = _gcuda_memory_pool_set_attribute (self, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH, 0);
+  if (result != CUDA_SUCCESS)
+    return _gcuda_fail_driver (error, result, "resetting the high marks of %s", self->name);
+  return TRUE;
+}
