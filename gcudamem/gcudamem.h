@@ -28,6 +28,16 @@
 #include <gcudamem/resources/gcuda-virtual-memory-options.h>
 #include <gcudamem/resources/gcuda-virtual-memory-resource.h>
 #include <gcudamem/resources/gcuda-current-resource.h>
+#include <gcudamem/adaptors/gcuda-memory-resource-adaptor.h>
+#include <gcudamem/adaptors/gcuda-allocation-statistics.h>
+#include <gcudamem/adaptors/gcuda-statistics-memory-resource.h>
+#include <gcudamem/adaptors/gcuda-limiting-memory-resource.h>
+#include <gcudamem/adaptors/gcuda-logging-memory-resource.h>
+#include <gcudamem/adaptors/gcuda-trace.h>
+#include <gcudamem/adaptors/gcuda-failure-callback-memory-resource.h>
+#include <gcudamem/adaptors/gcuda-aligned-memory-resource.h>
+#include <gcudamem/adaptors/gcuda-thread-bound-memory-resource.h>
+#include <gcudamem/adaptors/gcuda-binning-memory-resource.h>
 #include <gcudamem/gcuda-enum-types.h>
 
 #undef GCUDA_INSIDE

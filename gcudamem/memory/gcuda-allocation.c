@@ -253,7 +253,7 @@ _gcuda_free_address (GCudaMemoryResource *resource,
   const GCudaResourceOperations *operations = _gcuda_memory_resource_operations (resource);
 
   if (operations != NULL)
-    return operations->deallocate (resource, box, address, handle);
+    return operations->deallocate (resource, box, address, size, handle);
   GCUDA_MEMORY_RESOURCE_GET_CLASS (resource)->deallocate_address (resource, address, size, alignment, stream);
   return CUDA_SUCCESS;
 }
@@ -306,7 +306,7 @@ free_now (GCudaAllocation *self)
         /* Without a stream it may wait for the device: only the reclaimer does that. */
         if (!_gcuda_reclaimer_is_here ())
           return GCUDA_RECLAIM_AGAIN;
-        result = operations->deallocate_gone (self->resource, self->address);
+        result = operations->deallocate_gone (self->resource, self->address, self->size);
         if (result == CUDA_ERROR_NOT_PERMITTED)
           return GCUDA_RECLAIM_AGAIN;
         report (self, "cuMemFree", result);
@@ -319,7 +319,7 @@ free_now (GCudaAllocation *self)
       }
   else if (!_gcuda_context_box_is_alive (self->stream->context))
     {
-      result = operations->deallocate_gone (self->resource, self->address);
+      result = operations->deallocate_gone (self->resource, self->address, self->size);
       if (result == CUDA_ERROR_NOT_PERMITTED)
         return GCUDA_RECLAIM_AGAIN;
       report (self, operations->free_call, result);

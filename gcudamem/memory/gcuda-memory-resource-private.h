@@ -44,10 +44,14 @@ struct _GCudaResourceOperations
   CUresult (*deallocate) (GCudaMemoryResource *self,
                           GCudaStreamBox *box,
                           CUdeviceptr address,
+                          gsize size,
                           CUstream handle);
   /* The context of the recipe's stream is gone. */
   CUresult (*deallocate_gone) (GCudaMemoryResource *self,
-                               CUdeviceptr address);
+                               CUdeviceptr address,
+                               gsize size);
+  /* What addresses are aligned to at least; 0: GCUDA_ALIGNMENT. */
+  gsize alignment;
   GCudaMemoryKind kind;
   /* Of one buffer, which asks for it: not told to the program, as foreign memory's is not. */
   gboolean internal;
@@ -73,6 +77,14 @@ GCudaDevice *_gcuda_memory_resource_peek_device (GCudaMemoryResource *self);
 
 /* For the resource of a program's own: the thread and main context that it is bound to; NULL if it is not bound. */
 GCudaHome *_gcuda_memory_resource_get_home (GCudaMemoryResource *self);
+
+/* For what is built on another resource, when it is made: bound to the calling thread; bound as the other, if it is not yet;
+ * on the same device, and accessible as that. */
+void _gcuda_memory_resource_bind (GCudaMemoryResource *self);
+void _gcuda_memory_resource_share_home (GCudaMemoryResource *self,
+                                        GCudaMemoryResource *other);
+void _gcuda_memory_resource_take_after (GCudaMemoryResource *self,
+                                        GCudaMemoryResource *other);
 
 /* Whether memory of this resource may be freed while the recipe's stream still works on it. */
 gboolean _gcuda_memory_resource_frees_in_order (GCudaMemoryResource *self);

@@ -82,6 +82,7 @@ static CUresult
 device_deallocate (GCudaMemoryResource *resource,
                    GCudaStreamBox *box,
                    CUdeviceptr address,
+                   gsize size,
                    CUstream handle)
 {
   GCudaDeviceMemoryResource *self = (GCudaDeviceMemoryResource *) resource;
@@ -91,7 +92,8 @@ device_deallocate (GCudaMemoryResource *resource,
 
 static CUresult
 device_deallocate_gone (GCudaMemoryResource *resource,
-                        CUdeviceptr address)
+                        CUdeviceptr address,
+                        gsize size)
 {
   return _gcuda_memory_pool_free_gone (address);
 }

@@ -91,6 +91,7 @@ static CUresult
 pool_deallocate (GCudaMemoryResource *resource,
                  GCudaStreamBox *box,
                  CUdeviceptr address,
+                 gsize size,
                  CUstream handle)
 {
   return _gcuda_memory_pool_free (((GCudaManagedMemoryResource *) resource)->pool, box, address, handle);
@@ -98,7 +99,8 @@ pool_deallocate (GCudaMemoryResource *resource,
 
 static CUresult
 pool_deallocate_gone (GCudaMemoryResource *resource,
-                      CUdeviceptr address)
+                      CUdeviceptr address,
+                      gsize size)
 {
   return _gcuda_memory_pool_free_gone (address);
 }
@@ -135,6 +137,7 @@ static CUresult
 piece_deallocate (GCudaMemoryResource *resource,
                   GCudaStreamBox *box,
                   CUdeviceptr address,
+                  gsize size,
                   CUstream handle)
 {
   GCudaManagedMemoryResource *self = (GCudaManagedMemoryResource *) resource;
@@ -149,9 +152,10 @@ piece_deallocate (GCudaMemoryResource *resource,
 
 static CUresult
 piece_deallocate_gone (GCudaMemoryResource *resource,
-                       CUdeviceptr address)
+                       CUdeviceptr address,
+                       gsize size)
 {
-  return piece_deallocate (resource, NULL, address, NULL);
+  return piece_deallocate (resource, NULL, address, size, NULL);
 }
 
 static const GCudaResourceOperations pool_operations = {

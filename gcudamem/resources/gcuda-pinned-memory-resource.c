@@ -88,6 +88,7 @@ static CUresult
 pool_deallocate (GCudaMemoryResource *resource,
                  GCudaStreamBox *box,
                  CUdeviceptr address,
+                 gsize size,
                  CUstream handle)
 {
   return _gcuda_memory_pool_free (((GCudaPinnedMemoryResource *) resource)->pool, box, address, handle);
@@ -95,7 +96,8 @@ pool_deallocate (GCudaMemoryResource *resource,
 
 static CUresult
 pool_deallocate_gone (GCudaMemoryResource *resource,
-                      CUdeviceptr address)
+                      CUdeviceptr address,
+                      gsize size)
 {
   return _gcuda_memory_pool_free_gone (address);
 }
@@ -132,6 +134,7 @@ static CUresult
 host_deallocate (GCudaMemoryResource *resource,
                  GCudaStreamBox *box,
                  CUdeviceptr address,
+                 gsize size,
                  CUstream handle)
 {
   GCudaPinnedMemoryResource *self = (GCudaPinnedMemoryResource *) resource;
@@ -146,9 +149,10 @@ host_deallocate (GCudaMemoryResource *resource,
 
 static CUresult
 host_deallocate_gone (GCudaMemoryResource *resource,
-                      CUdeviceptr address)
+                      CUdeviceptr address,
+                      gsize size)
 {
-  return host_deallocate (resource, NULL, address, NULL);
+  return host_deallocate (resource, NULL, address, size, NULL);
 }
 
 static const GCudaResourceOperations pool_operations = {

@@ -51,6 +51,7 @@ static CUresult
 registration_deallocate (GCudaMemoryResource *resource,
                          GCudaStreamBox *box,
                          CUdeviceptr address,
+                         gsize size,
                          CUstream handle)
 {
   GCudaRegistration *self = (GCudaRegistration *) resource;
@@ -65,9 +66,10 @@ registration_deallocate (GCudaMemoryResource *resource,
 
 static CUresult
 registration_deallocate_gone (GCudaMemoryResource *resource,
-                              CUdeviceptr address)
+                              CUdeviceptr address,
+                              gsize size)
 {
-  return registration_deallocate (resource, NULL, address, NULL);
+  return registration_deallocate (resource, NULL, address, size, NULL);
 }
 
 static gboolean

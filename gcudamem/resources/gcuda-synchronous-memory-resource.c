@@ -70,6 +70,7 @@ static CUresult
 synchronous_deallocate (GCudaMemoryResource *resource,
                         GCudaStreamBox *box,
                         CUdeviceptr address,
+                        gsize size,
                         CUstream handle)
 {
   GCudaSynchronousMemoryResource *self = GCUDA_SYNCHRONOUS_MEMORY_RESOURCE (resource);
@@ -84,9 +85,10 @@ synchronous_deallocate (GCudaMemoryResource *resource,
 
 static CUresult
 synchronous_deallocate_gone (GCudaMemoryResource *resource,
-                             CUdeviceptr address)
+                             CUdeviceptr address,
+                             gsize size)
 {
-  return synchronous_deallocate (resource, NULL, address, NULL);
+  return synchronous_deallocate (resource, NULL, address, size, NULL);
 }
 
 static const GCudaResourceOperations operations = {

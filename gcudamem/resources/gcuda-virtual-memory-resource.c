@@ -93,6 +93,7 @@ static CUresult
 virtual_deallocate (GCudaMemoryResource *resource,
                     GCudaStreamBox *box,
                     CUdeviceptr address,
+                    gsize size,
                     CUstream handle)
 {
   return _gcuda_virtual_space_free (GCUDA_VIRTUAL_MEMORY_RESOURCE (resource)->space, address);
@@ -101,9 +102,10 @@ virtual_deallocate (GCudaMemoryResource *resource,
 /* Virtual memory belongs to no context. */
 static CUresult
 virtual_deallocate_gone (GCudaMemoryResource *resource,
-                         CUdeviceptr address)
+                         CUdeviceptr address,
+                         gsize size)
 {
-  return virtual_deallocate (resource, NULL, address, NULL);
+  return virtual_deallocate (resource, NULL, address, size, NULL);
 }
 
 static const GCudaResourceOperations operations = {
