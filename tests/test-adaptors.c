@@ -3,6 +3,7 @@
 #include "gcuda-test.h"
 
 #include <glib/gstdio.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define MIB ((guint64) 1 << 20)
@@ -873,6 +874,62 @@ test_bad_traces (Bed *bed,
   g_assert_error (error, G_IO_ERROR, G_IO_ERROR_NOT_FOUND);
 }
 
+/* The program that replays: what it prints, and how it ends. */
+static int
+run_tool (const char *resource,
+          const char *path,
+          char **output,
+          char **complaints)
+{
+  g_autofree char *tool = g_test_build_filename (G_TEST_BUILT, "..", "gcudamem", "gcuda", NULL);
+  const char *const arguments[] = { tool, "replay", "--resource", resource, path, NULL };
+  g_autoptr (GError) error = NULL;
+  int status = 0;
+
+  g_spawn_sync (NULL, (char **) arguments, NULL, G_SPAWN_DEFAULT, NULL, NULL, output, complaints, &status, &error);
+  g_assert_no_error (error);
+  g_assert_true (WIFEXITED (status));
+  return WEXITSTATUS (status);
+}
+
+static void
+test_tool (Bed *bed,
+           gconstpointer data)
+{
+  g_autofree char *path = g_strdup_printf ("%s/gcuda-tool-trace-%d", g_get_tmp_dir (), (int) getpid ());
+  g_autoptr (GFile) file = g_file_new_for_path (path);
+  g_autoptr (GError) error = NULL;
+  g_autoptr (GCudaLoggingMemoryResource) resource = gcuda_logging_memory_resource_new (bed->resource, file, &error);
+  static const char *const names[] = { "pool", "synchronous", "virtual", "pinned", "managed" };
+
+  g_assert_no_error (error);
+  for (guint i = 0; i < 3; i++)
+    g_object_unref (allocate (resource, 4096, bed->stream));
+  for (gsize i = 0; i < G_N_ELEMENTS (names); i++)
+    {
+      g_autofree char *output = NULL;
+      g_autofree char *complaints = NULL;
+
+      g_assert_cmpint (run_tool (names[i], path, &output, &complaints), ==, 0);
+      g_assert_true (g_str_has_prefix (output, "3 allocations, 12.0"));
+    }
+  {
+    g_autofree char *output = NULL;
+    g_autofree char *complaints = NULL;
+
+    g_assert_cmpint (run_tool ("nothing", path, &output, &complaints), ==, 2);
+    g_assert_nonnull (strstr (complaints, "nothing"));
+    g_clear_pointer (&output, g_free);
+    g_clear_pointer (&complaints, g_free);
+    g_file_set_contents (path, "# gcuda-trace 1\ngarbage\n", -1, &error);
+    g_assert_no_error (error);
+    g_assert_cmpint (run_tool ("pool", path, &output, &complaints), ==, 1);
+    g_assert_nonnull (strstr (complaints, "line 2"));
+    g_assert_cmpstr (output, ==, "");
+  }
+  g_assert_cmpint (g_unlink (path), ==, 0);
+}
+
 /* A file that can't be written: an error when it is made, and a warning once when it happens later. */
 static void
 test_logging_fails (Bed *bed,
@@ -933,5 +990,6 @@ main (int argc,
   bed_add ("/adaptors/refused", test_refused);
   bed_add ("/adaptors/traces/bad", test_bad_traces);
   bed_add ("/adaptors/logging/fails", test_logging_fails);
+  bed_add ("/adaptors/traces/tool", test_tool);
   return g_test_run ();
 }

@@ -41,15 +41,74 @@ info (void)
   return 1;
 }
 
+static GCudaMemoryResource *
+make_resource (const char *name,
+               GCudaDevice *device,
+               GError **error)
+{
+  if (g_str_equal (name, "pool"))
+    return (GCudaMemoryResource *) gcuda_device_memory_resource_new_pool (device, 0, GCUDA_HANDLE_TYPES_NONE, error);
+  if (g_str_equal (name, "synchronous"))
+    return (GCudaMemoryResource *) gcuda_synchronous_memory_resource_new_for_device (device, error);
+  if (g_str_equal (name, "virtual"))
+    return (GCudaMemoryResource *) gcuda_virtual_memory_resource_new (device, NULL, error);
+  if (g_str_equal (name, "pinned"))
+    return (GCudaMemoryResource *) gcuda_pinned_memory_resource_new (device, error);
+  if (g_str_equal (name, "managed"))
+    return (GCudaMemoryResource *) gcuda_managed_memory_resource_new (device, NULL, error);
+  g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE, "no memory resource is called %s", name);
+  return NULL;
+}
+
+static gboolean
+replay (const char *path,
+        const char *name,
+        int ordinal,
+        GError **error)
+{
+  g_autoptr (GFile) file = g_file_new_for_commandline_arg (path);
+  g_autoptr (GCudaDevice) device = gcuda_device_new (ordinal, error);
+  g_autoptr (GCudaMemoryResource) resource = device != NULL ? make_resource (name, device, error) : NULL;
+  g_autoptr (GCudaStatisticsMemoryResource) counted = NULL;
+  g_autoptr (GCudaAllocationStatistics) statistics = NULL;
+  g_autofree char *peak = NULL;
+  g_autofree char *total = NULL;
+  gint64 start;
+
+  if (resource == NULL)
+    return FALSE;
+  counted = gcuda_statistics_memory_resource_new (resource);
+  start = g_get_monotonic_time ();
+  if (!gcuda_replay_trace (file, GCUDA_MEMORY_RESOURCE (counted), NULL, error) || !gcuda_reclaim (NULL, error))
+    return FALSE;
+  start = g_get_monotonic_time () - start;
+  statistics = gcuda_statistics_memory_resource_get_statistics (counted);
+  peak = g_format_size_full (gcuda_allocation_statistics_get_peak_bytes (statistics), G_FORMAT_SIZE_IEC_UNITS);
+  total = g_format_size_full (gcuda_allocation_statistics_get_total_bytes (statistics), G_FORMAT_SIZE_IEC_UNITS);
+  g_print ("%" G_GUINT64_FORMAT " allocations, %s in all, %s at most at a time, %.1f ms\n",
+           gcuda_allocation_statistics_get_total_count (statistics), total, peak, (double) start / 1000);
+  return TRUE;
+}
+
 int
 main (int argc,
       char **argv)
 {
-  g_autoptr (GOptionContext) context = g_option_context_new ("COMMAND - look at CUDA memory");
+  g_autofree char *resource = NULL;
+  int device = 0;
+  const GOptionEntry entries[] = {
+    { "device", 'd', 0, G_OPTION_ARG_INT, &device, "of replay: the device, 0 if none is named", "N" },
+    { "resource", 'r', 0, G_OPTION_ARG_STRING, &resource, "of replay: pool (if none is named), synchronous, virtual, pinned or managed", "NAME" },
+    { NULL },
+  };
+  g_autoptr (GOptionContext) context = g_option_context_new ("COMMAND [FILE] - look at CUDA memory");
   g_autoptr (GError) error = NULL;
 
   setlocale (LC_ALL, "");
-  g_option_context_set_summary (context, "Commands:\n  info    the driver and the devices; fails when there is none");
+  g_option_context_add_main_entries (context, entries, NULL);
+  g_option_context_set_summary (context, "Commands:\n"
+                                         "  info           the driver and the devices; fails when there is none\n"
+                                         "  replay FILE    allocates and frees again what a trace says");
   if (!g_option_context_parse (context, &argc, &argv, &error))
     {
       g_printerr ("gcuda: %s\n", error->message);
@@ -57,6 +116,13 @@ main (int argc,
     }
   if (argc == 2 && g_str_equal (argv[1], "info"))
     return info ();
+  if (argc == 3 && g_str_equal (argv[1], "replay"))
+    {
+      if (replay (argv[2], resource != NULL ? resource : "pool", device, &error))
+        return 0;
+      g_printerr ("gcuda: %s\n", error->message);
+      return error->domain == G_OPTION_ERROR ? 2 : 1;
+    }
   g_printerr ("gcuda: one command is needed; see gcuda --help\n");
   return 2;
 }

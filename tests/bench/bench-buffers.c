@@ -121,6 +121,16 @@ hidden_address_pair (void)
   gcuda_memory_resource_deallocate_address (resource, address, 4096, 0, hidden_stream, NULL);
 }
 
+static GCudaMemoryResource *layered; /* the same pool, below an adaptor or more */
+
+static void
+layered_address_pair (void)
+{
+  guint64 address = gcuda_memory_resource_allocate_address (layered, 4096, 0, stream, NULL);
+
+  gcuda_memory_resource_deallocate_address (layered, address, 4096, 0, stream, NULL);
+}
+
 static void
 buffer_pair (void)
 {
@@ -367,6 +377,13 @@ main (void)
   row ("pool: address pair", raw_pair, address_pair, "raw + 40");
   row ("pool: address pair, stream's handle not known", raw_pair, hidden_address_pair, "raw + 40");
   row ("pool: buffer pair (raw: with object and modes)", raw_buffer_pair, buffer_pair, "raw + 100");
+  layered = GCUDA_MEMORY_RESOURCE (gcuda_statistics_memory_resource_new (resource));
+  row ("address pair (raw: pool), below statistics", address_pair, layered_address_pair, "+ 20");
+  layered = GCUDA_MEMORY_RESOURCE (gcuda_limiting_memory_resource_new (resource, G_MAXUINT64 / 2));
+  row ("address pair (raw: pool), below a limit", address_pair, layered_address_pair, "+ 20");
+  layered = GCUDA_MEMORY_RESOURCE (gcuda_statistics_memory_resource_new (layered));
+  layered = GCUDA_MEMORY_RESOURCE (gcuda_binning_memory_resource_new (layered));
+  row ("address pair (raw: pool), below three", address_pair, layered_address_pair, "+ 60");
   row ("fill 4 KiB", raw_fill, our_fill, "raw + 60");
   row ("copy 4 KiB", raw_copy, our_copy, "raw + 60");
   row ("record", raw_record, our_record, "raw + 60");

@@ -108,6 +108,11 @@ class Snippets(unittest.TestCase):
         self.in_order(self.run_c(C_BEFORE + '{' + piece + '\n  g_assert_cmpuint (gcuda_buffer_get_size (buffer), ==, 64 << 20);'
                                  '\n  g_object_unref (buffer);\n}' + C_AFTER))
 
+    def test_adaptors(self):
+        stacked, own = blocks('docs/adaptors.md', 'python')
+        self.in_order(self.run_program([sys.executable, self.write('stacked.py', stacked)]), '3 MiB at most')
+        self.in_order(self.run_program([sys.executable, self.write('own.py', own)]), '4096 bytes for 5')
+
     def test_testing(self):
         piece, = blocks('docs/testing-without-a-gpu.md', 'c')
         self.in_order(self.run_c(C_BEFORE + piece + C_AFTER))
