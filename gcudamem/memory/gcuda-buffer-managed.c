@@ -371,7 +371,7 @@ gcuda_buffer_is_accessed_by (GCudaBuffer *self,
 
   g_return_val_if_fail (GCUDA_IS_BUFFER (self), FALSE);
 
-  if (!_gcuda_location_resolve (location, &place, what, error))
+  if (!_gcuda_location_resolve (location, &place, what, error) || !_gcuda_driver_check (error))
     return FALSE;
   result = _gcuda_driver.DeviceGetCount (&n_devices);
   if (result != CUDA_SUCCESS)
