@@ -28,6 +28,9 @@ static struct
   GCudaMemoryResource *pool, *shared_pool, *synchronous;
   GCudaVirtualMemoryResource *virtual_memory; /* NULL where the device has none */
   GCudaBuffer *grown;                         /* of it; its old addresses, and its tail, wait for the stream */
+  GCudaMemoryResource *pinned, *pieces, *managed;
+  GCudaBuffer *in_pinned, *in_pieces, *in_managed, *of_bytes; /* memory that the host uses as well */
+  GCudaHostMap *map;
   GCudaBuffer *buffer, *view, *on_legacy, *on_per_thread, *on_far, *plain, *foreign, *in_shared;
 } all;
 
@@ -114,6 +117,14 @@ make_all (gboolean held)
   CHECKED (all.on_far = gcuda_memory_resource_allocate (all.pool, SIZE, all.far, &error));
   CHECKED (all.in_shared = gcuda_memory_resource_allocate (all.shared_pool, SIZE, all.foreign_stream, &error));
   CHECKED (all.plain = gcuda_memory_resource_allocate (all.synchronous, SIZE, all.stream, &error));
+  CHECKED (all.pinned = GCUDA_MEMORY_RESOURCE (gcuda_pinned_memory_resource_new (all.device, &error)));
+  CHECKED (all.pieces = GCUDA_MEMORY_RESOURCE (gcuda_pinned_memory_resource_new_unpooled (all.device, FALSE, &error)));
+  CHECKED (all.managed = GCUDA_MEMORY_RESOURCE (gcuda_managed_memory_resource_new (all.device, NULL, &error)));
+  CHECKED (all.in_pinned = gcuda_memory_resource_allocate (all.pinned, SIZE, all.stream, &error));
+  CHECKED (all.in_pieces = gcuda_memory_resource_allocate (all.pieces, SIZE, all.stream, &error));
+  CHECKED (all.in_managed = gcuda_memory_resource_allocate (all.managed, SIZE, all.stream, &error));
+  CHECKED (all.of_bytes = gcuda_buffer_new_for_bytes (all.device, bytes, all.stream, &error));
+  CHECKED (all.map = gcuda_buffer_map (all.in_managed, GCUDA_MAP_FLAGS_READ, all.stream, &error));
   all.virtual_memory = gcuda_virtual_memory_resource_new (all.device, options, &error);
   if (g_error_matches (error, GCUDA_ERROR, GCUDA_ERROR_NOT_SUPPORTED))
     g_clear_error (&error);
@@ -154,6 +165,10 @@ make_all (gboolean held)
       g_assert_no_error (error);
     }
   pattern_fill (closed, 0x77, all.stream);
+  pattern_fill (all.in_pinned, 0x78, all.stream);
+  pattern_fill (all.in_pieces, 0x79, all.stream);
+  g_assert_true (gcuda_buffer_copy_to (all.of_bytes, all.in_pieces, all.stream, &error));
+  g_assert_no_error (error);
   g_assert_true (gcuda_buffer_upload (all.plain, 0, bytes, all.stream, &error));
   g_assert_no_error (error);
   g_assert_true (gcuda_event_record (all.event, all.stream, &error));
@@ -169,6 +184,14 @@ drop_all (void)
   gcuda_stream_close (all.legacy, NULL);
   gcuda_event_close (all.event, NULL);
   gcuda_context_close (all.private_context, NULL);
+  g_clear_object (&all.in_managed);
+  g_clear_object (&all.map);
+  g_clear_object (&all.in_pinned);
+  g_clear_object (&all.in_pieces);
+  g_clear_object (&all.of_bytes);
+  g_clear_object (&all.managed);
+  g_clear_object (&all.pinned);
+  g_clear_object (&all.pieces);
   g_clear_object (&all.view);
   g_clear_object (&all.buffer);
   g_clear_object (&all.on_legacy);
@@ -469,6 +492,29 @@ use_forked (void)
       assert_forked (gcuda_virtual_memory_resource_add_peer (resource, all.device, GCUDA_MEMORY_ACCESS_READ, &error), &error);
       assert_forked (gcuda_virtual_memory_resource_trim (resource, 0, &error), &error);
     }
+  assert_forked (gcuda_pinned_memory_resource_new (all.device, &error) != NULL, &error);
+  assert_forked (gcuda_pinned_memory_resource_new_for_numa_node (all.device, 0, &error) != NULL, &error);
+  assert_forked (gcuda_pinned_memory_resource_new_unpooled (all.device, FALSE, &error) != NULL, &error);
+  assert_forked (gcuda_managed_memory_resource_new (all.device, NULL, &error) != NULL, &error);
+  assert_forked (gcuda_managed_memory_resource_new_unpooled (all.device, NULL, &error) != NULL, &error);
+  assert_forked (gcuda_memory_resource_allocate (all.pinned, SIZE, all.stream, &error) != NULL, &error);
+  assert_forked (gcuda_memory_resource_allocate (all.pieces, SIZE, all.stream, &error) != NULL, &error);
+  assert_forked (gcuda_memory_resource_allocate (all.managed, SIZE, all.stream, &error) != NULL, &error);
+  assert_forked (gcuda_buffer_new_for_bytes (all.device, bytes, all.stream, &error) != NULL, &error);
+  assert_forked (gcuda_buffer_new_for_host_address (all.device, 0x1000, SIZE, NULL, all.stream, &error) != NULL, &error);
+  assert_forked (gcuda_buffer_map (all.in_managed, GCUDA_MAP_FLAGS_READ, all.stream, &error) != NULL, &error);
+  assert_forked (gcuda_buffer_map (all.in_managed, GCUDA_MAP_FLAGS_READ | GCUDA_MAP_FLAGS_UNSYNCHRONIZED, NULL, &error) != NULL, &error);
+  assert_forked (gcuda_buffer_set_read_mostly (all.in_managed, TRUE, &error), &error);
+  assert_forked (gcuda_buffer_is_read_mostly (all.in_managed, &error), &error);
+  assert_forked (gcuda_buffer_get_preferred_location (all.in_managed, &error) != NULL, &error);
+  assert_forked (gcuda_buffer_discard (all.in_managed, all.stream, &error), &error);
+  {
+    g_autoptr (GCudaLocation) host = gcuda_location_new_host ();
+
+    assert_forked (gcuda_buffer_prefetch (all.in_managed, host, all.stream, &error), &error);
+    assert_forked (gcuda_buffer_is_accessed_by (all.in_managed, host, &error), &error);
+  }
+  gcuda_host_map_unmap (all.map);
   assert_forked (gcuda_buffer_new_for_address (all.device, 0x1000, SIZE, NULL, all.stream, &error) != NULL, &error);
   assert_forked (gcuda_buffer_fill (all.buffer, 1, 1, all.stream, &error), &error);
   assert_forked (gcuda_buffer_copy_to (all.buffer, all.on_legacy, all.stream, &error), &error);

@@ -35,6 +35,10 @@ typedef struct
   GCudaVirtualMemoryResource *virtual_memory;
   GCudaBuffer *grown; /* of it; three of its units */
 
+  GCudaMemoryResource *host_resource; /* pinned or managed memory */
+  GCudaBuffer *d;                     /* of it */
+  gpointer host_memory;
+
   gpointer made; /* what the operation returned */
 } Scene;
 
@@ -832,6 +836,256 @@ run_virtual_shrink_far (Scene *scene,
   return gcuda_virtual_memory_resource_resize (scene->virtual_memory, scene->grown, 1, GCUDA_RESIZE_FLAGS_NONE, scene->far, error);
 }
 
+/* Pinned, managed and registered memory */
+
+static void
+set_up_host (Scene *scene,
+             gpointer resource,
+             GError *error)
+{
+  g_assert_no_error (error);
+  scene->host_resource = resource;
+  scene->d = gcuda_memory_resource_allocate (resource, SIZE, scene->bed->stream, &error);
+  g_assert_no_error (error);
+  pattern_fill (scene->d, 0x44, scene->bed->stream);
+  g_assert_true (gcuda_stream_synchronize (scene->bed->stream, &error));
+}
+
+static void
+set_up_pinned (Scene *scene)
+{
+  GError *error = NULL;
+
+  set_up_host (scene, gcuda_pinned_memory_resource_new (scene->bed->device, &error), error);
+}
+
+static void
+set_up_pinned_unpooled (Scene *scene)
+{
+  GError *error = NULL;
+
+  set_up_host (scene, gcuda_pinned_memory_resource_new_unpooled (scene->bed->device, FALSE, &error), error);
+}
+
+static void
+set_up_managed (Scene *scene)
+{
+  GError *error = NULL;
+
+  set_up_host (scene, gcuda_managed_memory_resource_new (scene->bed->device, NULL, &error), error);
+}
+
+static void
+set_up_managed_preferred (Scene *scene)
+{
+  g_autoptr (GCudaLocation) host = gcuda_location_new_host ();
+  GError *error = NULL;
+
+  set_up_host (scene, gcuda_managed_memory_resource_new_unpooled (scene->bed->device, host, &error), error);
+}
+
+static void
+set_up_managed_idle (Scene *scene)
+{
+  if (gcuda_test_is_simulated ())
+    SIMULATOR (gcudasim_set_attribute)
+  (0, CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, 0);
+  set_up_managed (scene);
+}
+
+static void
+tear_down_host (Scene *scene)
+{
+  g_autoptr (GError) error = NULL;
+
+  g_assert_true (gcuda_device_synchronize (scene->bed->device, &error));
+  g_clear_object (&scene->made);
+  g_clear_object (&scene->d);
+  g_clear_object (&scene->host_resource);
+  g_assert_true (gcuda_reclaim (NULL, &error));
+  g_clear_pointer (&scene->host_memory, g_free);
+  if (gcuda_test_is_simulated ())
+    SIMULATOR (gcudasim_set_attribute)
+  (0, CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, 1);
+}
+
+static void
+set_up_host_memory (Scene *scene)
+{
+  scene->host_memory = g_malloc0 (SIZE);
+}
+
+static gboolean
+run_pinned_new (Scene *scene,
+                GError **error)
+{
+  return MADE (scene, gcuda_pinned_memory_resource_new (scene->bed->device, error));
+}
+
+static gboolean
+run_pinned_new_for_numa_node (Scene *scene,
+                              GError **error)
+{
+  return MADE (scene, gcuda_pinned_memory_resource_new_for_numa_node (scene->bed->device, 0, error));
+}
+
+static gboolean
+run_pinned_new_unpooled (Scene *scene,
+                         GError **error)
+{
+  return MADE (scene, gcuda_pinned_memory_resource_new_unpooled (scene->bed->device, TRUE, error));
+}
+
+static gboolean
+run_managed_new (Scene *scene,
+                 GError **error)
+{
+  g_autoptr (GCudaLocation) location = gcuda_location_new_device (scene->bed->device);
+
+  return MADE (scene, gcuda_managed_memory_resource_new (scene->bed->device, location, error));
+}
+
+static gboolean
+run_managed_new_unpooled (Scene *scene,
+                          GError **error)
+{
+  return MADE (scene, gcuda_managed_memory_resource_new_unpooled (scene->bed->device, NULL, error));
+}
+
+static gboolean
+run_allocate_host (Scene *scene,
+                   GError **error)
+{
+  return MADE (scene, gcuda_memory_resource_allocate (scene->host_resource, SIZE, scene->stream, error));
+}
+
+static gboolean
+run_new_for_bytes (Scene *scene,
+                   GError **error)
+{
+  return MADE (scene, gcuda_buffer_new_for_bytes (scene->bed->device, scene->bytes, scene->stream, error));
+}
+
+static gboolean
+run_new_for_host_address (Scene *scene,
+                          GError **error)
+{
+  return MADE (scene, gcuda_buffer_new_for_host_address (scene->bed->device, (guint64) (guintptr) scene->host_memory, SIZE, NULL, scene->stream, error));
+}
+
+static gboolean
+run_map (Scene *scene,
+         GError **error)
+{
+  return MADE (scene, gcuda_buffer_map (scene->d, GCUDA_MAP_FLAGS_READ, scene->stream, error));
+}
+
+static gboolean
+run_set_read_mostly (Scene *scene,
+                     GError **error)
+{
+  return gcuda_buffer_set_read_mostly (scene->d, TRUE, error);
+}
+
+static gboolean
+run_is_read_mostly (Scene *scene,
+                    GError **error)
+{
+  GError *local = NULL;
+  gboolean answer = gcuda_buffer_is_read_mostly (scene->d, &local);
+
+  return predicate (answer, FALSE, local, error);
+}
+
+static gboolean
+run_set_preferred_location (Scene *scene,
+                            GError **error)
+{
+  g_autoptr (GCudaLocation) location = gcuda_location_new_device (scene->bed->device);
+
+  return gcuda_buffer_set_preferred_location (scene->d, location, error);
+}
+
+static gboolean
+run_get_preferred_location (Scene *scene,
+                            GError **error)
+{
+  g_autoptr (GCudaLocation) location = NULL;
+  GError *local = NULL;
+
+  location = gcuda_buffer_get_preferred_location (scene->d, &local);
+  return predicate (location != NULL, FALSE, local, error);
+}
+
+static gboolean
+run_set_accessed_by (Scene *scene,
+                     GError **error)
+{
+  g_autoptr (GCudaLocation) location = gcuda_location_new_device (scene->bed->device);
+
+  return gcuda_buffer_set_accessed_by (scene->d, location, TRUE, error);
+}
+
+static gboolean
+run_is_accessed_by (Scene *scene,
+                    GError **error)
+{
+  g_autoptr (GCudaLocation) location = gcuda_location_new_host ();
+  GError *local = NULL;
+  gboolean answer = gcuda_buffer_is_accessed_by (scene->d, location, &local);
+
+  return predicate (answer, FALSE, local, error);
+}
+
+static gboolean
+run_prefetch (Scene *scene,
+              GError **error)
+{
+  g_autoptr (GCudaLocation) location = gcuda_location_new_device (scene->bed->device);
+
+  return gcuda_buffer_prefetch (scene->d, location, scene->stream, error);
+}
+
+static gboolean
+run_prefetch_batch (Scene *scene,
+                    GError **error)
+{
+  g_autoptr (GCudaLocation) location = gcuda_location_new_host ();
+  GCudaBuffer *buffers[] = { scene->d, scene->d };
+
+  return gcuda_buffer_prefetch_batch (buffers, 2, location, scene->stream, error);
+}
+
+static gboolean
+run_discard (Scene *scene,
+             GError **error)
+{
+  return gcuda_buffer_discard (scene->d, scene->stream, error);
+}
+
+static gboolean
+run_discard_and_prefetch (Scene *scene,
+                          GError **error)
+{
+  g_autoptr (GCudaLocation) location = gcuda_location_new_device (scene->bed->device);
+
+  return gcuda_buffer_discard_and_prefetch (scene->d, location, scene->stream, error);
+}
+
+static gboolean
+run_copy_to_pinned (Scene *scene,
+                    GError **error)
+{
+  return gcuda_buffer_copy_to (scene->a, scene->d, scene->stream, error);
+}
+
+static gboolean
+run_upload_pinned (Scene *scene,
+                   GError **error)
+{
+  return gcuda_buffer_upload (scene->d, 0, scene->bytes, scene->stream, error);
+}
+
 #define RELEASES .until = "cuThreadExchangeStreamCaptureMode"
 #define UNKNOWN_QUESTION                                                                              \
   {                                                                                                   \
@@ -903,6 +1157,39 @@ static const Operation operations[] = {
   { "allocate/virtual-reserve", .flags = FLAG_ALL_STREAMS, .run = run_virtual_reserve, .set_up = set_up_virtual, .tear_down = tear_down_virtual },
   { "allocate/virtual-grow", .flags = FLAG_ALL_STREAMS, .run = run_virtual_grow, .set_up = set_up_virtual, .tear_down = tear_down_virtual },
   { "allocate/virtual-shrink-far", .run = run_virtual_shrink_far, .set_up = set_up_virtual, .tear_down = tear_down_virtual },
+#define HOST(kind) .set_up = set_up_##kind, .tear_down = tear_down_host
+  { "pinned/new", .run = run_pinned_new, .harmless = { UNKNOWN_QUESTION, OTHERS_CAPTURE } },
+  { "pinned/new-for-numa-node", .run = run_pinned_new_for_numa_node, .harmless = { UNKNOWN_QUESTION, OTHERS_CAPTURE } },
+  { "pinned/new-unpooled", .run = run_pinned_new_unpooled },
+  { "managed/new", .run = run_managed_new, .harmless = { OTHERS_CAPTURE } },
+  { "managed/new-unpooled", .run = run_managed_new_unpooled },
+  { "allocate/pinned", .flags = FLAG_ALL_STREAMS, .run = run_allocate_host, HOST (pinned) },
+  { "allocate/pinned-unpooled", .flags = FLAG_ALL_STREAMS, .run = run_allocate_host, HOST (pinned_unpooled) },
+  { "allocate/managed", .flags = FLAG_ALL_STREAMS, .run = run_allocate_host, HOST (managed) },
+  { "allocate/managed-preferred", .flags = FLAG_ALL_STREAMS, .run = run_allocate_host, HOST (managed_preferred) },
+  { "buffer/new-for-bytes", .flags = FLAG_ALL_STREAMS, .run = run_new_for_bytes, .tear_down = tear_down_host,
+    .harmless = { { "cuDeviceGetAttribute", "a device that does not know the attributes is asked to do it", 1 } } },
+  { "buffer/new-for-host-address", .flags = FLAG_ALL_STREAMS, .run = run_new_for_host_address, HOST (host_memory),
+    .harmless = { UNKNOWN_QUESTION } },
+  { "buffer/map-pinned", .flags = FLAG_ALL_STREAMS, .run = run_map, HOST (pinned),
+    .harmless = { { "cuDeviceGetAttribute", "the memory is asked about then" } } },
+  { "buffer/map-managed", .run = run_map, HOST (managed),
+    .harmless = { { "cuDeviceGetAttribute", "the whole device is waited for then" } } },
+  { "buffer/map-managed-idle", .run = run_map, HOST (managed_idle),
+    .harmless = { { "cuDeviceGetAttribute", "the whole device is waited for then" },
+                  { "cuPointerGetAttribute", "the whole device is waited for then" } } },
+  { "managed/set-read-mostly", .run = run_set_read_mostly, HOST (managed) },
+  { "managed/is-read-mostly", .run = run_is_read_mostly, HOST (managed) },
+  { "managed/set-preferred-location", .run = run_set_preferred_location, HOST (managed) },
+  { "managed/get-preferred-location", .run = run_get_preferred_location, HOST (managed) },
+  { "managed/set-accessed-by", .run = run_set_accessed_by, HOST (managed) },
+  { "managed/is-accessed-by", .run = run_is_accessed_by, HOST (managed) },
+  { "managed/prefetch", .flags = FLAG_ALL_STREAMS, .run = run_prefetch, HOST (managed) },
+  { "managed/prefetch-batch", .flags = FLAG_ALL_STREAMS, .run = run_prefetch_batch, HOST (managed) },
+  { "managed/discard", .run = run_discard, HOST (managed) },
+  { "managed/discard-and-prefetch", .run = run_discard_and_prefetch, HOST (managed) },
+  { "buffer/copy-to-pinned", .flags = FLAG_ALL_STREAMS, .run = run_copy_to_pinned, HOST (pinned) },
+  { "buffer/upload-pinned", .flags = FLAG_ALL_STREAMS, .run = run_upload_pinned, HOST (pinned), RELEASES },
   { "buffer/new-for-address", .run = run_new_for_address },
   { "buffer/fill", .flags = FLAG_ALL_STREAMS, .run = run_fill },
   { "buffer/fill-2", .run = run_fill_2 },

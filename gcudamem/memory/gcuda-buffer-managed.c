@@ -28,6 +28,7 @@ piece_hold (Piece *piece,
             const char *what,
             GError **error)
 {
+  CUresult result = CUDA_SUCCESS;
   unsigned int managed = 0;
 
   piece->allocation = _gcuda_buffer_hold (buffer, what, error);
@@ -41,9 +42,14 @@ piece_hold (Piece *piece,
       return FALSE;
     }
   /* An empty buffer has no memory that could be of the wrong kind. */
-  if (piece->size == 0 || (_gcuda_driver.PointerGetAttribute (&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, piece->address) == CUDA_SUCCESS && managed != 0))
+  if (piece->size > 0)
+    result = _gcuda_driver.PointerGetAttribute (&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, piece->address);
+  if (piece->size == 0 || (result == CUDA_SUCCESS && managed != 0))
     return TRUE;
   _gcuda_allocation_unhold (piece->allocation);
+  /* What the driver does not know at all is not managed. */
+  if (result != CUDA_SUCCESS && result != CUDA_ERROR_INVALID_VALUE)
+    return _gcuda_fail_driver (error, result, "%s: asking whether the memory is managed", what);
   return _gcuda_fail (error, GCUDA_ERROR_INVALID_ARGUMENT, "%s: the memory is not managed; GCudaManagedMemoryResource allocates such memory", what);
 }
 
@@ -102,10 +108,7 @@ leave (GCudaContextBox *context,
   _gcuda_context_box_unuse (context);
   if (result != CUDA_SUCCESS)
     return _gcuda_fail_driver (error, result, "%s", what);
-  /* What was advised is advised: an error now would say that nothing was changed. */
-  if (left != CUDA_SUCCESS)
-    g_info ("%s: the current context could not be restored", what);
-  return TRUE;
+  return left == CUDA_SUCCESS || _gcuda_fail_driver (error, left, "%s: restoring the current context", what);
 }
 
 /* Advice */
@@ -368,7 +371,7 @@ gcuda_buffer_is_accessed_by (GCudaBuffer *self,
 
   g_return_val_if_fail (GCUDA_IS_BUFFER (self), FALSE);
 
-  if (!_gcuda_location_resolve (location, &place, what, error))
+  if (!_gcuda_location_resolve (location, &place, what, error) || !_gcuda_driver_check (error))
     return FALSE;
   result = _gcuda_driver.DeviceGetCount (&n_devices);
   if (result != CUDA_SUCCESS)

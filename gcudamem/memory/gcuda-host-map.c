@@ -171,10 +171,15 @@ check_host_accessible (GCudaAllocation *allocation,
                        GError **error)
 {
   GCudaMemoryResource *resource = _gcuda_allocation_get_resource (allocation);
+  CUresult result = CUDA_SUCCESS;
   guint64 host = 0;
 
-  if (resource != NULL ? gcuda_memory_resource_is_host_accessible (resource) : _gcuda_driver.PointerGetAttribute (&host, CU_POINTER_ATTRIBUTE_HOST_POINTER, address) == CUDA_SUCCESS && host == address)
+  if (resource == NULL)
+    result = _gcuda_driver.PointerGetAttribute (&host, CU_POINTER_ATTRIBUTE_HOST_POINTER, address);
+  if (resource != NULL ? gcuda_memory_resource_is_host_accessible (resource) : result == CUDA_SUCCESS && host == address)
     return TRUE;
+  if (result != CUDA_SUCCESS && result != CUDA_ERROR_INVALID_VALUE)
+    return _gcuda_fail_driver (error, result, "%s: asking where the processor finds the memory", what);
   return _gcuda_fail (error, GCUDA_ERROR_NOT_SUPPORTED,
                       "%s: it is memory of the device alone; gcuda_buffer_download () and gcuda_buffer_upload () copy it from and to the host", what);
 }
@@ -186,9 +191,13 @@ needs_idle_device (GCudaAllocation *allocation,
 {
   GCudaDevice *device = _gcuda_allocation_get_device (allocation);
   unsigned int managed = 0;
+  CUresult result;
 
-  return device != NULL && gcuda_device_get_attribute (device, CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, NULL) == 0 &&
-         _gcuda_driver.PointerGetAttribute (&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, address) == CUDA_SUCCESS && managed != 0;
+  if (device == NULL || gcuda_device_get_attribute (device, CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, NULL) != 0)
+    return FALSE;
+  result = _gcuda_driver.PointerGetAttribute (&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, address);
+  /* Where this can't be asked, the memory is taken for what needs more. */
+  return result == CUDA_SUCCESS ? managed != 0 : result != CUDA_ERROR_INVALID_VALUE;
 }
 
 static gboolean

@@ -8,7 +8,8 @@
  * Where buffers get their memory from.
  *
  * The library brings resources for the driver's memory pools ([class@DeviceMemoryResource]), for plain allocations
- * ([class@SynchronousMemoryResource]), and for buffers that grow ([class@VirtualMemoryResource]). A program can write its own, in C, Python or JavaScript: a subclass that implements
+ * ([class@SynchronousMemoryResource]), for memory that the processor uses too ([class@PinnedMemoryResource],
+ * [class@ManagedMemoryResource]), and for buffers that grow ([class@VirtualMemoryResource]). A program can write its own, in C, Python or JavaScript: a subclass that implements
  * [vfunc@MemoryResource.allocate_address] and [vfunc@MemoryResource.deallocate_address]. It works when made by bare `new`,
  * with the construct properties of this class.
  *

@@ -2,6 +2,24 @@
 #include <gcudamem/gcudamem.h>
 #include <locale.h>
 
+/* CU_DEVICE_ATTRIBUTE_*, for which cuda.h is not needed. */
+enum
+{
+  MANAGED_MEMORY = 83,
+  CONCURRENT_MANAGED_ACCESS = 89,
+  HOST_REGISTER_SUPPORTED = 99,
+  MEMORY_POOLS_SUPPORTED = 115,
+  HOST_MEMORY_POOLS_SUPPORTED = 144,
+};
+
+/* What a driver can't be asked is not there. */
+static gboolean
+has (GCudaDevice *device,
+     int attribute)
+{
+  return gcuda_device_get_attribute (device, attribute, NULL) != 0;
+}
+
 static int
 info (void)
 {
@@ -34,6 +52,12 @@ info (void)
                gcuda_device_get_name (device), memory,
                gcuda_device_get_compute_capability_major (device), gcuda_device_get_compute_capability_minor (device),
                gcuda_device_get_pci_bus_id (device), gcuda_device_get_uuid (device));
+      g_print ("   memory pools: %s; host memory pools: %s; managed memory: %s; registration of host memory: %s\n",
+               has (device, MEMORY_POOLS_SUPPORTED) ? "yes" : "no",
+               has (device, HOST_MEMORY_POOLS_SUPPORTED) ? "yes" : "no",
+               !has (device, MANAGED_MEMORY) ? "no" : has (device, CONCURRENT_MANAGED_ACCESS) ? "yes"
+                                                                                              : "only while the device is idle",
+               has (device, HOST_REGISTER_SUPPORTED) ? "yes" : "no");
     }
   if (g_list_model_get_n_items (devices) > 0)
     return 0;

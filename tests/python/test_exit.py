@@ -30,8 +30,29 @@ class Ordered(Resource):
 resources = [Resource(device=device), Ordered(device=device)]
 '''
 
+HOST = '''
+pinned = GCuda.PinnedMemoryResource.new(device)
+pieces = GCuda.PinnedMemoryResource.new_unpooled(device, False)
+managed = GCuda.ManagedMemoryResource.new(device, None)
+data = bytearray(1 << 16)
+hosts = [resource.allocate(1 << 16, stream) for resource in (pinned, pieces, managed)]
+hosts.append(GCuda.Buffer.new_for_bytes(device, GLib.Bytes.new(bytes(1 << 16)), stream))
+hosts.append(GCuda.Buffer.new_for_host_memory(device, data, stream))
+maps = [buffer.map(GCuda.MapFlags.READ, stream) for buffer in hosts]
+views = [map.memory for map in maps]
+'''
+
 EXITS = {
     'nothing': '',
+    'memory of the host': HOST,
+    'memory of the host, dropped': HOST + 'del views, maps, hosts, pinned, pieces, managed, data\n',
+    'memory of the host, in a cycle': HOST + '''
+for buffer in hosts:
+    buffer.itself = buffer
+for map in maps:
+    map.look = map.memory
+del views, maps, hosts, buffer, map
+''',
     'globals': BUFFERS + '''
 views = [buffer.new_view(16, 16) for buffer in buffers]
 event = GCuda.Event.new_for_device(device, GCuda.EventFlags.NONE)

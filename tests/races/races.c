@@ -845,6 +845,151 @@ registered_memory_written_too_early (void)
   host_touches (host, SIZE, TRUE);
 }
 
+/* Of a pool of the host's, or of managed memory, in the order of a stream. */
+static CUdeviceptr
+allocate_from (CUmemAllocationType type, CUmemLocationType where, gsize size, CUstream stream)
+{
+  CUmemPoolProps props = { 0 };
+  CUmemAccessDesc access = { 0 };
+  CUmemoryPool pool;
+  CUdeviceptr address;
+
+  props.allocType = type;
+  props.location.type = where;
+  OK (RAW (cuMemPoolCreate) (&pool, &props));
+  access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  if (where == CU_MEM_LOCATION_TYPE_HOST)
+    OK (RAW (cuMemPoolSetAccess) (pool, &access, 1));
+  OK (RAW (cuMemAllocFromPoolAsync) (&address, size, pool, stream));
+  return address;
+}
+
+#define HOST_POOL    CU_MEM_ALLOCATION_TYPE_PINNED, CU_MEM_LOCATION_TYPE_HOST
+#define MANAGED_POOL (CUmemAllocationType) 2, (CUmemLocationType) 0
+
+static void
+host_pool_memory_used_too_early (void)
+{
+  CUdeviceptr p = allocate_from (HOST_POOL, SIZE, s);
+
+  if (right)
+    wait_for (s);
+  host_touches ((guint8 *) p, SIZE, TRUE);
+}
+
+static void
+host_pool_memory_read_too_early (void)
+{
+  CUdeviceptr p = allocate_from (HOST_POOL, SIZE, s);
+
+  set (p, s);
+  if (right)
+    wait_for (s);
+  host_touches ((guint8 *) p, SIZE, FALSE);
+}
+
+static void
+host_pool_source_changed (void)
+{
+  CUdeviceptr p = allocate_from (HOST_POOL, SIZE, s), q = memory ();
+
+  wait_for (s);
+  OK (RAW (cuMemcpyHtoDAsync) (q, (const void *) p, SIZE, s));
+  if (right)
+    wait_for (s);
+  host_touches ((guint8 *) p, SIZE, TRUE);
+}
+
+static void
+host_pool_memory_freed (void)
+{
+  CUdeviceptr p = allocate_from (HOST_POOL, SIZE, s), q = memory ();
+
+  order (s, t);
+  OK (RAW (cuMemcpyHtoDAsync) (q, (const void *) p, SIZE, t));
+  if (right)
+    order (t, s);
+  release (p, s);
+}
+
+static void
+managed_pool_memory_written_too_early (void)
+{
+  CUdeviceptr p = allocate_from (MANAGED_POOL, SIZE, s);
+
+  set (p, s);
+  if (right)
+    wait_for (s);
+  host_touches ((guint8 *) p, SIZE, TRUE);
+}
+
+static void
+prefetch (CUdeviceptr p, gsize size, CUstream stream)
+{
+  CUresult (*function) (CUdeviceptr, size_t, CUdevice, CUstream) = gcuda_test_driver_function ("cuMemPrefetchAsync");
+
+  OK (function (p, size, 0, stream));
+}
+
+/* A prefetch is no access: it may happen while others are at the memory, but the memory has to be there. */
+static void
+prefetched_meanwhile (void)
+{
+  CUdeviceptr p;
+
+  OK (RAW (cuMemAllocManaged) (&p, SIZE, CU_MEM_ATTACH_GLOBAL));
+  set (p, s);
+  prefetch (p, SIZE, t);
+  if (!right)
+    set (p, t);
+}
+
+static void
+prefetched_before_allocation (void)
+{
+  CUdeviceptr p = allocate_from (MANAGED_POOL, SIZE, s);
+
+  if (right)
+    order (s, t);
+  prefetch (p, SIZE, t);
+}
+
+static void
+prefetched_memory_freed (void)
+{
+  CUdeviceptr p = allocate_from (MANAGED_POOL, SIZE, s);
+
+  order (s, t);
+  prefetch (p, SIZE, t);
+  if (right)
+    order (t, s);
+  release (p, s);
+}
+
+#if CUDA_VERSION >= 13000
+/* What it held is gone, and whoever reads it has to come before. */
+static void
+discarded_while_read (void)
+{
+  CUresult (*get) (const char *, void **, int, cuuint64_t, void *) = NULL;
+  CUresult (*discard) (CUdeviceptr *, size_t *, size_t, unsigned long long, CUstream) = NULL;
+  CUdeviceptr p, q = memory ();
+  size_t size = SIZE;
+  int status;
+
+  get = gcuda_test_driver_function ("cuGetProcAddress");
+  OK (get ("cuMemDiscardBatchAsync", (void **) &discard, 13000, CU_GET_PROC_ADDRESS_LEGACY_STREAM, &status));
+  OK (RAW (cuMemAllocManaged) (&p, SIZE, CU_MEM_ATTACH_GLOBAL));
+  set (p, s);
+  wait_for (s);
+  copy (q, p, s);
+  if (right)
+    order (s, t);
+  OK (discard (&p, &size, 1, 0, t));
+}
+#endif
+
 static void
 declared_host_access (void)
 {
@@ -2373,6 +2518,17 @@ static const struct
   RACE (mapped_memory_read_too_early, "host-access"),
   RACE (managed_memory_read_too_early, "host-access"),
   RACE (registered_memory_written_too_early, "host-access"),
+  RACE (host_pool_memory_used_too_early, "use-before-allocation"),
+  RACE (host_pool_memory_read_too_early, "host-access"),
+  RACE (host_pool_source_changed, "upload-changed"),
+  RACE (host_pool_memory_freed, "free-before-last-use"),
+  RACE (managed_pool_memory_written_too_early, "host-access"),
+  RACE (prefetched_meanwhile, "write-write"),
+  RACE (prefetched_before_allocation, "use-before-allocation"),
+  RACE (prefetched_memory_freed, "free-before-last-use"),
+#if CUDA_VERSION >= 13000
+  RACE (discarded_while_read, "read-write"),
+#endif
   RACE (declared_host_access, "upload-changed"),
   RACE (two_streams_on_host_memory, "read-write"),
   RACE (two_addresses, "write-write"),

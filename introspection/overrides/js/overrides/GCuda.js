@@ -20,6 +20,13 @@ function _init() {
         return download.apply(this, args).toArray();
     };
 
+    // read () or read (offset, size): a Uint8Array, which is a copy
+    const HostMap = this.HostMap.prototype;
+    const {read} = HostMap;
+    HostMap.read = function (offset = 0, size = this.get_size() - offset) {
+        return read.call(this, offset, size).toArray();
+    };
+
     // for (const device of GCuda.get_devices ())
     const getDevices = this.get_devices;
     this.get_devices = function () {

@@ -4,6 +4,11 @@
 It is loaded by `from gi.repository import GCuda`.
 """
 
+import ctypes
+import weakref
+
+from gi.repository import GObject
+
 from ..module import get_introspection_module
 
 GCuda = get_introspection_module('GCuda')
@@ -88,6 +93,100 @@ def _cuda_array_interface(self):
 
 
 GCuda.Buffer.__cuda_array_interface__ = property(_cuda_array_interface)
+
+
+class _Keeper(GObject.Object):
+    """Keeps what has no reference count of GObject's."""
+
+
+def _new_for_host_memory(device, memory, stream):
+    """A buffer of an object's own memory, such as a bytearray or an array, without a copy.
+
+    Devices read and write it where it is. The object is kept until the work on the buffer is done, and is let go by the
+    main loop of this thread.
+    """
+    view = memoryview(memory).cast('B')
+    if not view.nbytes:
+        return GCuda.Buffer.new_for_host_address(device, 0, 0, None, stream)
+    keeper = _Keeper()
+    keeper.array = (ctypes.c_uint8 * view.nbytes).from_buffer(view)
+    return GCuda.Buffer.new_for_host_address(device, ctypes.addressof(keeper.array), view.nbytes, keeper, stream)
+
+
+GCuda.Buffer.new_for_host_memory = staticmethod(_new_for_host_memory)
+
+
+# Memory that the processor uses
+
+_host_map_unmap = GCuda.HostMap.unmap
+
+
+def _memory(self):
+    """The memory itself, as a memoryview: writable if it was mapped for writing. It ends with the map."""
+    if not self.is_mapped():
+        raise ValueError('the memory is not mapped')
+    array = (ctypes.c_uint8 * self.get_size()).from_address(self.get_address())
+    # What looks at the memory keeps it, also without the map at hand.
+    array.map = self
+    view = memoryview(array).cast('B')
+    if not self.is_writable():
+        view = view.toreadonly()
+    self.__dict__.setdefault('_looks', []).append((weakref.ref(array), weakref.ref(view)))
+    return view
+
+
+GCuda.HostMap.memory = property(_memory)
+
+
+@_method(GCuda.HostMap)
+def unmap(self):
+    """Ends the map, and the memoryviews of it. BufferError while something else looks at the memory, such as an array."""
+    looks = self.__dict__.get('_looks', [])
+    for _array, view in looks:
+        if view() is not None:
+            view().release()
+    if any(array() is not None for array, _view in looks):
+        raise BufferError('something made of the mapped memory still uses it')
+    looks.clear()
+    _host_map_unmap(self)
+
+
+@_method(GCuda.HostMap)
+def __enter__(self):
+    return self.memory
+
+
+@_method(GCuda.HostMap)
+def __exit__(self, *_exception):
+    self.unmap()
+
+
+@_method(GCuda.HostMap)
+def __len__(self):
+    return self.get_size()
+
+
+@_method(GCuda.HostMap)
+def __bool__(self):
+    # An empty map is a map
+    return True
+
+
+# Places
+
+@_method(GCuda.Location)
+def __eq__(self, other):
+    return isinstance(other, GCuda.Location) and self.equal(other)
+
+
+@_method(GCuda.Location)
+def __hash__(self):
+    return hash(self.to_string())
+
+
+@_method(GCuda.Location)
+def __repr__(self):
+    return f'<GCuda.Location: {self.to_string()}>'
 
 
 # Streams. A builder of graphs is one too.
