@@ -22,6 +22,11 @@
 #include <gcudamem/resources/gcuda-virtual-memory-options.h>
 #include <gcudamem/resources/gcuda-virtual-memory-resource.h>
 #include <gcudamem/resources/gcuda-current-resource.h>
+#include <gcudamem/graph/gcuda-graph-node.h>
+#include <gcudamem/graph/gcuda-graph-definition.h>
+#include <gcudamem/graph/gcuda-graph.h>
+#include <gcudamem/graph/gcuda-graph-builder.h>
+#include <gcudamem/graph/gcuda-graph-memory-resource.h>
 #include <gcudamem/gcuda-enum-types.h>
 
 #undef GCUDA_INSIDE

@@ -25,6 +25,8 @@ typedef enum
   GCUDA_DRIVER_GROUP_CONTEXT_EVENTS = 1 << 2,
   GCUDA_DRIVER_GROUP_CAPTURE = 1 << 3,
   GCUDA_DRIVER_GROUP_VIRTUAL = 1 << 4,
+  GCUDA_DRIVER_GROUP_GRAPHS = 1 << 5,
+  GCUDA_DRIVER_GROUP_CONDITIONALS = 1 << 6,
 } GCudaDriverGroup;
 
 /* Loads and initialises the driver on the first call; a failure is not remembered. NULL with an error in a forked child. */

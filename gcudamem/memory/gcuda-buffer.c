@@ -292,6 +292,27 @@ check_range (GCudaBuffer *self,
                       what, size, offset, whole);
 }
 
+GCudaAllocation *
+_gcuda_buffer_hold_range (GCudaBuffer *self,
+                          guint64 offset,
+                          guint64 size,
+                          const char *what,
+                          CUdeviceptr *address,
+                          GError **error)
+{
+  GCudaAllocation *allocation = _gcuda_buffer_hold (self, what, error);
+
+  if (allocation == NULL)
+    return NULL;
+  if (!check_range (self, offset, size, what, error))
+    {
+      _gcuda_allocation_unhold (allocation);
+      return NULL;
+    }
+  *address = _gcuda_allocation_get_address (allocation) + self->offset + offset;
+  return allocation;
+}
+
 /**
  * gcuda_buffer_new_view:
  * @buffer: a buffer, or a view of one
@@ -638,13 +659,13 @@ gcuda_buffer_is_host_accessible (GCudaBuffer *self)
 
 /* Filling */
 
-static gboolean
-check_pattern (guint64 value,
-               guint width,
-               guint64 address,
-               guint64 size,
-               const char *what,
-               GError **error)
+gboolean
+_gcuda_buffer_check_pattern (guint64 value,
+                             guint width,
+                             guint64 address,
+                             guint64 size,
+                             const char *what,
+                             GError **error)
 {
   if (width != 1 && width != 2 && width != 4)
     return _gcuda_fail (error, GCUDA_ERROR_INVALID_ARGUMENT, "%s: a pattern has 1, 2 or 4 bytes, not %u", what, width);
@@ -700,8 +721,8 @@ gcuda_buffer_fill_range (GCudaBuffer *self,
     return FALSE;
   address = _gcuda_allocation_get_address (allocation) + self->offset + offset;
   if (check_range (self, offset, size, what, error) &&
-      check_pattern (value, width, size != 0 ? address : 0, size, what, error) &&
-      _gcuda_stream_call_begin (&call, stream, what, error))
+      _gcuda_buffer_check_pattern (value, width, size != 0 ? address : 0, size, what, error) &&
+      _gcuda_stream_call_begin_on (&call, stream, allocation, NULL, what, error))
     {
       if (size > 0 && width == 1)
         result = _gcuda_driver.MemsetD8Async (address, (unsigned char) value, size, call.handle);
@@ -813,9 +834,9 @@ gcuda_buffer_fill_2d (GCudaBuffer *self,
   address = _gcuda_allocation_get_address (allocation) + self->offset + offset;
   if (!g_uint64_checked_mul (&row_size, columns, MAX (width, 1)))
     _gcuda_fail (error, GCUDA_ERROR_INVALID_ARGUMENT, "%s: a row of %" G_GUINT64_FORMAT " patterns is more than an address space holds", what, columns);
-  else if (check_pattern (value, width, address, pitch, what, error) &&
+  else if (_gcuda_buffer_check_pattern (value, width, address, pitch, what, error) &&
            check_rows (self, offset, pitch, row_size, rows, what, error) &&
-           _gcuda_stream_call_begin (&call, stream, what, error))
+           _gcuda_stream_call_begin_on (&call, stream, allocation, NULL, what, error))
     {
       if (columns > 0 && rows > 0)
         switch (width)
@@ -1051,7 +1072,7 @@ gcuda_buffer_copy_range (GCudaBuffer *self,
       to = _gcuda_allocation_get_address (sides.destination) + destination->offset + destination_offset;
       if (check_overlap (from, size, to, size, size, 1, what, error) &&
           copy_sides_hold_contexts (&sides, stream, what, error) &&
-          _gcuda_stream_call_begin (&call, stream, what, error))
+          _gcuda_stream_call_begin_on (&call, stream, sides.source, sides.destination, what, error))
         success = _gcuda_stream_call_end (&call, copy_linear (&sides, to, from, size, call.handle), what, error);
     }
   copy_sides_drop (&sides);
@@ -1142,7 +1163,7 @@ gcuda_buffer_copy_2d (GCudaBuffer *self,
       to = _gcuda_allocation_get_address (sides.destination) + destination->offset + destination_offset;
       if (check_overlap (from, pitch, to, destination_pitch, row_size, rows, what, error) &&
           copy_sides_hold_contexts (&sides, stream, what, error) &&
-          _gcuda_stream_call_begin (&call, stream, what, error))
+          _gcuda_stream_call_begin_on (&call, stream, sides.source, sides.destination, what, error))
         {
           if (row_size > 0 && rows > 0 && sides.source_context != NULL)
             {
@@ -1254,15 +1275,22 @@ gcuda_buffer_copy_batch (GCudaBuffer **sources,
                 copy_sides_hold_contexts (pair, stream, what, error);
     }
   if (success)
-    success = _gcuda_stream_call_begin (&call, stream, what, error);
+    success = _gcuda_stream_call_begin_on (&call, stream, NULL, NULL, what, error);
   if (success)
     {
-      for (i = 0; i < n_sources && result == CUDA_SUCCESS; i++)
+      gboolean kept = TRUE;
+
+      for (i = 0; i < n_sources && kept; i++)
+        kept = _gcuda_stream_call_keep_allocation (&call, sides[i].source, what, error) &&
+               _gcuda_stream_call_keep_allocation (&call, sides[i].destination, what, error);
+      for (i = 0; i < n_sources && kept && result == CUDA_SUCCESS; i++)
         result = copy_linear (&sides[i],
                               _gcuda_allocation_get_address (sides[i].destination) + destinations[i]->offset,
                               _gcuda_allocation_get_address (sides[i].source) + sources[i]->offset,
                               sizes[i], call.handle);
-      success = _gcuda_stream_call_end (&call, result, what, error);
+      /* Those before the one that was refused are in the graph. */
+      _gcuda_stream_call_keep_end (&call, i > 1 || (kept && result == CUDA_SUCCESS));
+      success = _gcuda_stream_call_end (&call, result, what, kept ? error : NULL) && kept;
     }
   for (i = 0; i < held; i++)
     copy_sides_drop (&sides[i]);
@@ -1336,7 +1364,6 @@ gcuda_buffer_upload (GCudaBuffer *self,
   static const char what[] = "uploading to a buffer";
   GCudaAllocation *allocation;
   GCudaStreamCall call;
-  GCudaKeeper *keeper;
   CUresult result;
   gconstpointer data;
   gsize size = 0;
@@ -1350,18 +1377,21 @@ gcuda_buffer_upload (GCudaBuffer *self,
   if (allocation == NULL)
     return FALSE;
   data = g_bytes_get_data (bytes, &size);
-  if (check_range (self, offset, size, what, error) && _gcuda_stream_call_begin (&call, stream, what, error))
+  if (check_range (self, offset, size, what, error) && _gcuda_stream_call_begin_on (&call, stream, allocation, NULL, what, error))
     {
       if (size == 0)
         success = _gcuda_stream_call_end (&call, CUDA_SUCCESS, what, error);
-      else if (_gcuda_stream_keep_begin (&call, bytes, &keeper, what, error))
+      else if (_gcuda_stream_call_keep (&call, g_bytes_ref (bytes), (GDestroyNotify) g_bytes_unref, what, error))
         {
           result = copy_host (allocation, _gcuda_allocation_get_address (allocation) + self->offset + offset, (gpointer) data, size, TRUE, call.handle, &queued);
-          _gcuda_stream_keep_end (&call, keeper, queued);
+          _gcuda_stream_call_keep_end (&call, queued);
           success = _gcuda_stream_call_end (&call, result, what, error);
         }
       else
-        _gcuda_stream_call_end (&call, CUDA_SUCCESS, what, NULL);
+        {
+          _gcuda_stream_call_keep_end (&call, FALSE);
+          _gcuda_stream_call_end (&call, CUDA_SUCCESS, what, NULL);
+        }
     }
   _gcuda_allocation_unhold (allocation);
   return success;
@@ -1452,9 +1482,10 @@ download (GCudaBuffer *self,
         success = _gcuda_stream_call_end (&call, CUDA_SUCCESS, what, error);
       else if (_gcuda_stream_call_refuse_capture (&call, what, error))
         {
+          _gcuda_stream_call_touch (&call, allocation, NULL);
           result = copy_host (allocation, _gcuda_allocation_get_address (allocation) + self->offset + offset, data, length, FALSE, call.handle, &queued);
           if (queued && !wait_for_copy (call.handle, result == CUDA_SUCCESS ? &result : &ignored) && owned != NULL)
-            _gcuda_stream_keep_late (&call, g_bytes_new_take (g_steal_pointer (owned), length));
+            _gcuda_stream_call_keep_late (&call, g_steal_pointer (owned), g_free);
           success = _gcuda_stream_call_end (&call, result, what, error);
         }
       else
