@@ -38,6 +38,11 @@
 #include <gcudamem/adaptors/gcuda-aligned-memory-resource.h>
 #include <gcudamem/adaptors/gcuda-thread-bound-memory-resource.h>
 #include <gcudamem/adaptors/gcuda-binning-memory-resource.h>
+#include <gcudamem/graph/gcuda-graph-node.h>
+#include <gcudamem/graph/gcuda-graph-definition.h>
+#include <gcudamem/graph/gcuda-graph.h>
+#include <gcudamem/graph/gcuda-graph-builder.h>
+#include <gcudamem/graph/gcuda-graph-memory-resource.h>
 #include <gcudamem/gcuda-enum-types.h>
 
 #undef GCUDA_INSIDE

@@ -375,7 +375,6 @@ test_capture (Bed *bed,
   assert_error_and_clear (error, GCUDA_ERROR_CAPTURING)
   CAPTURING (gcuda_stream_synchronize (bed->stream, &error));
   CAPTURING (gcuda_stream_query (bed->stream, &error));
-  CAPTURING (gcuda_stream_launch_host_function (bed->stream, call_run, NULL, NULL, &error));
   CAPTURING (gcuda_memory_resource_allocate (bed->resource, 64, bed->stream, &error) != NULL);
   CAPTURING (gcuda_memory_resource_allocate (GCUDA_MEMORY_RESOURCE (synchronous), 64, bed->stream, &error) != NULL);
   CAPTURING (gcuda_buffer_download (buffer, 0, 8, bed->stream, &error) != NULL);

@@ -50,6 +50,8 @@ typedef struct
   char *(*describe) (GCudaMemoryResourceAdaptor *self,
                      char *upstream);
   gsize (*get_alignment) (GCudaMemoryResourceAdaptor *self);
+  CUdeviceptr (*get_upstream_address) (GCudaMemoryResourceAdaptor *self,
+                                       CUdeviceptr address);
   /* Whether all is called on the thread that made it. */
   gboolean bound;
 } GCudaAdaptorHooks;

@@ -171,6 +171,31 @@ adaptor_deallocate_gone (GCudaMemoryResource *resource,
 }
 
 static gboolean
+adaptor_accept (GCudaMemoryResource *resource,
+                GCudaStreamCall *call,
+                const char *what,
+                GError **error)
+{
+  GCudaMemoryResource *upstream = get_private (resource)->upstream;
+
+  return _gcuda_memory_resource_operations (upstream)->accept (upstream, call, what, error);
+}
+
+static gboolean
+adaptor_is_of_capture (GCudaMemoryResource *resource,
+                       CUdeviceptr address,
+                       cuuint64_t capture)
+{
+  GCudaMemoryResourceAdaptor *self = GCUDA_MEMORY_RESOURCE_ADAPTOR (resource);
+  GCudaMemoryResource *upstream = get_private (resource)->upstream;
+  const GCudaAdaptorHooks *hooks = get_hooks (self);
+
+  if (hooks != NULL && hooks->get_upstream_address != NULL)
+    address = hooks->get_upstream_address (self, address);
+  return _gcuda_memory_resource_operations (upstream)->is_of_capture (upstream, address, capture);
+}
+
+static gboolean
 adaptor_is_read_only (GCudaMemoryResource *resource)
 {
   GCudaMemoryResource *upstream = get_private (resource)->upstream;
@@ -314,6 +339,9 @@ gcuda_memory_resource_adaptor_constructed (GObject *object)
       .deallocate_gone = adaptor_deallocate_gone,
       .kind = operations->kind,
       .is_read_only = adaptor_is_read_only,
+      .accept = operations->accept != NULL ? adaptor_accept : NULL,
+      .is_of_capture = operations->is_of_capture != NULL ? adaptor_is_of_capture : NULL,
+      .use_hint = operations->use_hint,
       .alignment = hooks != NULL && hooks->get_alignment != NULL ? hooks->get_alignment (self) : operations->alignment,
     };
   _gcuda_memory_resource_take_after (GCUDA_MEMORY_RESOURCE (self), priv->upstream);

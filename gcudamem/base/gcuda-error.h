@@ -41,7 +41,13 @@ G_BEGIN_DECLS
  * @GCUDA_ERROR_NOT_SUPPORTED: this driver or device can't do that
  * @GCUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED: a capture forbids this call
  * @GCUDA_ERROR_STREAM_CAPTURE_INVALIDATED: the capture was broken earlier
+ * @GCUDA_ERROR_STREAM_CAPTURE_MERGE: the call would join two captures
+ * @GCUDA_ERROR_STREAM_CAPTURE_UNMATCHED: the capture began on another stream
+ * @GCUDA_ERROR_STREAM_CAPTURE_UNJOINED: work that was forked in the capture was not joined
+ * @GCUDA_ERROR_STREAM_CAPTURE_ISOLATION: the call would make a capture depend on work outside of it
  * @GCUDA_ERROR_STREAM_CAPTURE_IMPLICIT: the call would make a captured stream depend on the legacy default stream
+ * @GCUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD: the capture belongs to another thread
+ * @GCUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE: the two graphs differ in more than an update can change
  * @GCUDA_ERROR_UNKNOWN: the driver gives no reason
  * @GCUDA_ERROR_DRIVER_NOT_FOUND: the CUDA driver could not be loaded
  * @GCUDA_ERROR_DRIVER_TOO_OLD: the CUDA driver lacks a function that this library needs
@@ -91,7 +97,13 @@ typedef enum
   GCUDA_ERROR_NOT_SUPPORTED = 801,
   GCUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED = 900,
   GCUDA_ERROR_STREAM_CAPTURE_INVALIDATED = 901,
+  GCUDA_ERROR_STREAM_CAPTURE_MERGE = 902,
+  GCUDA_ERROR_STREAM_CAPTURE_UNMATCHED = 903,
+  GCUDA_ERROR_STREAM_CAPTURE_UNJOINED = 904,
+  GCUDA_ERROR_STREAM_CAPTURE_ISOLATION = 905,
   GCUDA_ERROR_STREAM_CAPTURE_IMPLICIT = 906,
+  GCUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD = 908,
+  GCUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE = 910,
   GCUDA_ERROR_UNKNOWN = 999,
   GCUDA_ERROR_DRIVER_NOT_FOUND = 10000,
   GCUDA_ERROR_DRIVER_TOO_OLD = 10001,

@@ -25,8 +25,10 @@ typedef enum
   GCUDA_DRIVER_GROUP_CONTEXT_EVENTS = 1 << 2,
   GCUDA_DRIVER_GROUP_CAPTURE = 1 << 3,
   GCUDA_DRIVER_GROUP_VIRTUAL = 1 << 4,
-  GCUDA_DRIVER_GROUP_LOCATIONS = 1 << 5,
-  GCUDA_DRIVER_GROUP_MANAGED_BATCHES = 1 << 6,
+  GCUDA_DRIVER_GROUP_GRAPHS = 1 << 5,
+  GCUDA_DRIVER_GROUP_CONDITIONALS = 1 << 6,
+  GCUDA_DRIVER_GROUP_LOCATIONS = 1 << 7,
+  GCUDA_DRIVER_GROUP_MANAGED_BATCHES = 1 << 8,
 } GCudaDriverGroup;
 
 /* Loads and initialises the driver on the first call; a failure is not remembered. NULL with an error in a forked child. */

@@ -66,5 +66,7 @@ void _gcuda_home_push (GCudaHome *self,
                        GCudaReclaimFunc attempt);
 /* Whether there was anything; nothing happens on another thread. */
 gboolean _gcuda_home_drain (GCudaHome *self);
+/* All that belong to the calling thread. */
+gboolean _gcuda_homes_drain_here (void);
 
 G_END_DECLS

@@ -387,8 +387,8 @@ _gcuda_home_push (GCudaHome *self,
     }
 }
 
-static gboolean
-drain_homes_here (void)
+gboolean
+_gcuda_homes_drain_here (void)
 {
   gboolean any = FALSE;
   g_autoptr (GPtrArray) here = g_ptr_array_new_with_free_func ((GDestroyNotify) _gcuda_home_unref);
@@ -439,11 +439,11 @@ gcuda_reclaim (GCancellable *cancellable,
     {
       if (g_cancellable_set_error_if_cancelled (cancellable, error))
         return FALSE;
-      drain_homes_here ();
+      _gcuda_homes_drain_here ();
       if (!_gcuda_reclaimer_settle (-1, cancellable) && g_cancellable_set_error_if_cancelled (cancellable, error))
         return FALSE;
       /* What passed in the meantime may have come home, and what is released there may be queued anew. */
     }
-  while (drain_homes_here ());
+  while (_gcuda_homes_drain_here ());
   return TRUE;
 }

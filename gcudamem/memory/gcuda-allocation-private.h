@@ -92,21 +92,23 @@ CUresult _gcuda_free_address (GCudaMemoryResource *resource,
                               GCudaStream *stream);
 
 /*
- * Keeps host data that a copy reads until the stream has passed the copy; in a capture, until the graph and its launches
- * are gone. Begin before the copy, which can fail; end after it, which can't. @keeper is NULL where a graph has the data.
+ * Begins a call whose work touches memory, of one allocation or two, which the caller holds: if the stream is being captured,
+ * the graph holds them too. Only a stream that others know of can be, and only then does this cost more than the plain call.
  */
-typedef struct _GCudaKeeper GCudaKeeper;
-
-gboolean _gcuda_stream_keep_begin (GCudaStreamCall *call,
-                                   GBytes *bytes,
-                                   GCudaKeeper **keeper,
-                                   const char *what,
-                                   GError **error);
-void _gcuda_stream_keep_end (GCudaStreamCall *call,
-                             GCudaKeeper *keeper,
-                             gboolean queued);
-/* The same, for what turns out to be in use after it is too late for an error. Takes @bytes over. */
-void _gcuda_stream_keep_late (GCudaStreamCall *call,
-                              GBytes *bytes);
+gboolean _gcuda_stream_call_begin_on (GCudaStreamCall *call,
+                                      GCudaStream *stream,
+                                      GCudaAllocation *first,
+                                      GCudaAllocation *second,
+                                      const char *what,
+                                      GError **error);
+/* For an error that is a better one, of work that can't be captured. */
+void _gcuda_stream_call_touch (GCudaStreamCall *call,
+                               GCudaAllocation *first,
+                               GCudaAllocation *second);
+/* For more of them, between that and the work. */
+gboolean _gcuda_stream_call_keep_allocation (GCudaStreamCall *call,
+                                             GCudaAllocation *allocation,
+                                             const char *what,
+                                             GError **error);
 
 G_END_DECLS

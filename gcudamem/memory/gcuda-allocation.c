@@ -572,6 +572,21 @@ allocate_by_program (GCudaMemoryResource *resource,
   return TRUE;
 }
 
+static gboolean
+refuse_capture (GCudaStreamCall *call,
+                const char *what,
+                GError **error)
+{
+  g_autoptr (GError) local = NULL;
+
+  if (_gcuda_stream_call_refuse_capture (call, what, &local))
+    return TRUE;
+  if (g_error_matches (local, GCUDA_ERROR, GCUDA_ERROR_CAPTURING))
+    return _gcuda_fail (error, GCUDA_ERROR_CAPTURING, "%s: the stream is being captured, and this memory can't be a part of a graph; GCudaGraphMemoryResource allocates in a capture", what);
+  g_propagate_error (error, g_steal_pointer (&local));
+  return FALSE;
+}
+
 gboolean
 _gcuda_allocate (GCudaMemoryResource *resource,
                  gsize size,
@@ -594,7 +609,7 @@ _gcuda_allocate (GCudaMemoryResource *resource,
       if (result != CUDA_SUCCESS)
         return _gcuda_fail_driver (error, result, "%s: making the context of the default stream current", what);
     }
-  if (!_gcuda_stream_call_refuse_capture (&call, what, error))
+  if (operations->accept != NULL ? !operations->accept (resource, &call, what, error) : !refuse_capture (&call, what, error))
     {
       _gcuda_context_scope_leave (&call.scope);
       return FALSE;
@@ -621,112 +636,70 @@ _gcuda_allocate (GCudaMemoryResource *resource,
   }
 }
 
-/* Host data in flight */
+/* Work on memory */
 
-struct _GCudaKeeper
+static const char *
+explain (const GCudaStreamCall *call,
+         CUresult result)
 {
-  GCudaStreamWaiter waiter;
-  GCudaStreamBox *box;
-  GBytes *bytes;
-};
+  for (guint i = 0; result == CUDA_ERROR_INVALID_VALUE && i < G_N_ELEMENTS (call->touched); i++)
+    {
+      const GCudaAllocation *allocation = call->touched[i];
+      const GCudaResourceOperations *operations = allocation != NULL && allocation->resource != NULL ? _gcuda_memory_resource_operations (allocation->resource) : NULL;
 
-static GCudaReclaimResult
-keeper_drop (GCudaReclaimNode *node)
-{
-  GCudaKeeper *self = (GCudaKeeper *) node;
-
-  g_bytes_unref (self->bytes);
-  if (self->box != NULL)
-    _gcuda_stream_box_unuse (self->box);
-  g_free (self);
-  return GCUDA_RECLAIM_DONE;
+      if (operations != NULL && operations->use_hint != NULL)
+        return operations->use_hint;
+    }
+  return NULL;
 }
 
-static GCudaReclaimResult
-keeper_passed (GCudaStreamWaiter *waiter)
+void
+_gcuda_stream_call_touch (GCudaStreamCall *call,
+                          GCudaAllocation *first,
+                          GCudaAllocation *second)
 {
-  return keeper_drop (&waiter->node);
-}
-
-/* The last of a graph and its launches is gone; on a thread of the driver's. */
-static void CUDA_CB
-keeper_graph_gone (void *data)
-{
-  _gcuda_reclaimer_push (&((GCudaKeeper *) data)->waiter.node, keeper_drop);
+  call->explain = explain;
+  call->touched[0] = first;
+  call->touched[1] = second;
 }
 
 gboolean
-_gcuda_stream_keep_begin (GCudaStreamCall *call,
-                          GBytes *bytes,
-                          GCudaKeeper **keeper,
-                          const char *what,
-                          GError **error)
+_gcuda_stream_call_keep_allocation (GCudaStreamCall *call,
+                                    GCudaAllocation *allocation,
+                                    const char *what,
+                                    GError **error)
 {
-  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  CUgraph graph = NULL;
-  CUuserObject object;
-  CUresult result;
-  GCudaKeeper *self;
+  const GCudaResourceOperations *operations = allocation->resource != NULL ? _gcuda_memory_resource_operations (allocation->resource) : NULL;
 
-  *keeper = NULL;
-  result = _gcuda_driver.StreamIsCapturing (call->handle, &status);
-  if (result != CUDA_SUCCESS)
-    return _gcuda_fail_driver (error, result, "%s: asking whether the stream is being captured", what);
-  if (status == CU_STREAM_CAPTURE_STATUS_NONE)
-    {
-      if (!_gcuda_context_box_reserve_event (call->box->context, error))
-        return FALSE;
-      self = g_new0 (GCudaKeeper, 1);
-      self->bytes = g_bytes_ref (bytes);
-      *keeper = self;
-      return TRUE;
-    }
-  if (!_gcuda_driver_has (GCUDA_DRIVER_GROUP_CAPTURE))
-    return _gcuda_fail (error, GCUDA_ERROR_CAPTURING, "%s: the stream is being captured, and this driver can't keep the data for the graph", what);
-  result = _gcuda_driver.StreamGetCaptureInfo (call->handle, &status, NULL, &graph, NULL, NULL);
-  if (result != CUDA_SUCCESS || graph == NULL)
-    return _gcuda_fail_driver (error, result != CUDA_SUCCESS ? result : CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, "%s: asking for the graph that is being captured", what);
-  self = g_new0 (GCudaKeeper, 1);
-  self->bytes = g_bytes_ref (bytes);
-  result = _gcuda_driver.UserObjectCreate (&object, self, keeper_graph_gone, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC);
-  if (result != CUDA_SUCCESS)
-    {
-      keeper_drop (&self->waiter.node);
-      return _gcuda_fail_driver (error, result, "%s: making the graph keep the data", what);
-    }
-  /* From here on the keeper belongs to the user object. */
-  result = _gcuda_driver.GraphRetainUserObject (graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE);
-  if (result != CUDA_SUCCESS)
-    {
-      _gcuda_driver.UserObjectRelease (object, 1);
-      return _gcuda_fail_driver (error, result, "%s: making the graph keep the data", what);
-    }
-  return TRUE;
+  if (call->graph == NULL || allocation->address == 0)
+    return TRUE;
+  /* A graph's own memory is the graph's. Kept, it would not be freed where the buffer is closed. */
+  if (operations != NULL && operations->is_of_capture != NULL &&
+      operations->is_of_capture (allocation->resource, allocation->address, call->capture))
+    return TRUE;
+  _gcuda_allocation_hold (allocation);
+  return _gcuda_stream_call_keep (call, allocation, (GDestroyNotify) _gcuda_allocation_unhold, what, error);
 }
 
-void
-_gcuda_stream_keep_end (GCudaStreamCall *call,
-                        GCudaKeeper *keeper,
-                        gboolean queued)
+gboolean
+_gcuda_stream_call_begin_on (GCudaStreamCall *call,
+                             GCudaStream *stream,
+                             GCudaAllocation *first,
+                             GCudaAllocation *second,
+                             const char *what,
+                             GError **error)
 {
-  if (keeper == NULL)
-    return;
-  if (!queued)
-    {
-      keeper_drop (&keeper->waiter.node);
-      return;
-    }
-  _gcuda_stream_box_use (call->box);
-  keeper->box = call->box;
-  _gcuda_stream_box_queue (call->box, &keeper->waiter, _gcuda_thread_id (), keeper_passed);
-}
-
-void
-_gcuda_stream_keep_late (GCudaStreamCall *call,
-                         GBytes *bytes)
-{
-  GCudaKeeper *self = g_new0 (GCudaKeeper, 1);
-
-  self->bytes = bytes;
-  _gcuda_stream_keep_end (call, self, TRUE);
+  if (!_gcuda_stream_call_begin (call, stream, what, error))
+    return FALSE;
+  _gcuda_stream_call_touch (call, first, second);
+  /* The legacy default stream is never captured. */
+  if (G_LIKELY (!g_atomic_int_get (&call->box->exposed)) || call->box->kind == GCUDA_STREAM_LEGACY)
+    return TRUE;
+  if (_gcuda_stream_call_find_capture (call, what, error) &&
+      (first == NULL || _gcuda_stream_call_keep_allocation (call, first, what, error)) &&
+      (second == NULL || _gcuda_stream_call_keep_allocation (call, second, what, error)))
+    return TRUE;
+  _gcuda_stream_call_keep_end (call, FALSE);
+  _gcuda_stream_call_end (call, CUDA_SUCCESS, what, NULL);
+  return FALSE;
 }

@@ -15,6 +15,22 @@ GCudaAllocation *_gcuda_buffer_hold (GCudaBuffer *self,
                                      const char *what,
                                      GError **error);
 
+/* The same, and the address of a part; INVALID_ARGUMENT if it does not lie in the buffer. */
+GCudaAllocation *_gcuda_buffer_hold_range (GCudaBuffer *self,
+                                           guint64 offset,
+                                           guint64 size,
+                                           const char *what,
+                                           CUdeviceptr *address,
+                                           GError **error);
+
+/* Whether a pattern can fill @size bytes at @address. */
+gboolean _gcuda_buffer_check_pattern (guint64 value,
+                                      guint width,
+                                      guint64 address,
+                                      guint64 size,
+                                      const char *what,
+                                      GError **error);
+
 /* Whether it is a part of another buffer, or all of it. */
 gboolean _gcuda_buffer_is_view (GCudaBuffer *self);
 

@@ -292,6 +292,27 @@ check_range (GCudaBuffer *self,
                       what, size, offset, whole);
 }
 
+GCudaAllocation *
+_gcuda_buffer_hold_range (GCudaBuffer *self,
+                          guint64 offset,
+                          guint64 size,
+                          const char *what,
+                          CUdeviceptr *address,
+                          GError **error)
+{
+  GCudaAllocation *allocation = _gcuda_buffer_hold (self, what, error);
+
+  if (allocation == NULL)
+    return NULL;
+  if (!check_range (self, offset, size, what, error))
+    {
+      _gcuda_allocation_unhold (allocation);
+      return NULL;
+    }
+  *address = _gcuda_allocation_get_address (allocation) + self->offset + offset;
+  return allocation;
+}
+
 /**
  * gcuda_buffer_new_view:
  * @buffer: a buffer, or a view of one
@@ -654,13 +675,13 @@ gcuda_buffer_is_host_accessible (GCudaBuffer *self)
 
 /* Filling */
 
-static gboolean
-check_pattern (guint64 value,
-               guint width,
-               guint64 address,
-               guint64 size,
-               const char *what,
-               GError **error)
+gboolean
+_gcuda_buffer_check_pattern (guint64 value,
+                             guint width,
+                             guint64 address,
+                             guint64 size,
+                             const char *what,
+                             GError **error)
 {
   if (width != 1 && width != 2 && width != 4)
     return _gcuda_fail (error, GCUDA_ERROR_INVALID_ARGUMENT, "%s: a pattern has 1, 2 or 4 bytes, not %u", what, width);
@@ -716,8 +737,8 @@ gcuda_buffer_fill_range (GCudaBuffer *self,
     return FALSE;
   address = _gcuda_allocation_get_address (allocation) + self->offset + offset;
   if (check_range (self, offset, size, what, error) && _gcuda_allocation_check_writable (allocation, what, error) &&
-      check_pattern (value, width, size != 0 ? address : 0, size, what, error) &&
-      _gcuda_stream_call_begin (&call, stream, what, error))
+      _gcuda_buffer_check_pattern (value, width, size != 0 ? address : 0, size, what, error) &&
+      _gcuda_stream_call_begin_on (&call, stream, allocation, NULL, what, error))
     {
       if (size > 0 && width == 1)
         result = _gcuda_driver.MemsetD8Async (address, (unsigned char) value, size, call.handle);
@@ -829,9 +850,9 @@ gcuda_buffer_fill_2d (GCudaBuffer *self,
   address = _gcuda_allocation_get_address (allocation) + self->offset + offset;
   if (!g_uint64_checked_mul (&row_size, columns, MAX (width, 1)))
     _gcuda_fail (error, GCUDA_ERROR_INVALID_ARGUMENT, "%s: a row of %" G_GUINT64_FORMAT " patterns is more than an address space holds", what, columns);
-  else if (check_pattern (value, width, address, pitch, what, error) && _gcuda_allocation_check_writable (allocation, what, error) &&
+  else if (_gcuda_buffer_check_pattern (value, width, address, pitch, what, error) && _gcuda_allocation_check_writable (allocation, what, error) &&
            check_rows (self, offset, pitch, row_size, rows, what, error) &&
-           _gcuda_stream_call_begin (&call, stream, what, error))
+           _gcuda_stream_call_begin_on (&call, stream, allocation, NULL, what, error))
     {
       if (columns > 0 && rows > 0)
         switch (width)
@@ -930,13 +951,15 @@ copy_sides_are_host (const CopySides *sides,
 static gboolean
 copy_call_begin (GCudaStreamCall *call,
                  GCudaStream *stream,
+                 GCudaAllocation *source,
+                 GCudaAllocation *destination,
                  gboolean spans,
                  const char *what,
                  GError **error)
 {
   CUresult result;
 
-  if (!_gcuda_stream_call_begin (call, stream, what, error))
+  if (!_gcuda_stream_call_begin_on (call, stream, source, destination, what, error))
     return FALSE;
   if (!spans || _gcuda_stream_box_is_default (call->box))
     return TRUE;
@@ -1074,7 +1097,7 @@ gcuda_buffer_copy_range (GCudaBuffer *self,
       to = _gcuda_allocation_get_address (sides.destination) + destination->offset + destination_offset;
       if (check_overlap (from, size, to, size, size, 1, what, error) &&
           copy_sides_hold_contexts (&sides, stream, what, error) &&
-          copy_call_begin (&call, stream, copy_sides_span (&sides), what, error))
+          copy_call_begin (&call, stream, sides.source, sides.destination, copy_sides_span (&sides), what, error))
         success = _gcuda_stream_call_end (&call, copy_linear (&sides, to, from, size, call.handle), what, error);
     }
   copy_sides_drop (&sides);
@@ -1165,7 +1188,7 @@ gcuda_buffer_copy_2d (GCudaBuffer *self,
       to = _gcuda_allocation_get_address (sides.destination) + destination->offset + destination_offset;
       if (check_overlap (from, pitch, to, destination_pitch, row_size, rows, what, error) &&
           copy_sides_hold_contexts (&sides, stream, what, error) &&
-          copy_call_begin (&call, stream, copy_sides_span (&sides), what, error))
+          copy_call_begin (&call, stream, sides.source, sides.destination, copy_sides_span (&sides), what, error))
         {
           const gboolean host = copy_sides_are_host (&sides, &from_host, &to_host);
 
@@ -1275,15 +1298,22 @@ gcuda_buffer_copy_batch (GCudaBuffer **sources,
       spans |= success && copy_sides_span (pair);
     }
   if (success)
-    success = copy_call_begin (&call, stream, spans, what, error);
+    success = copy_call_begin (&call, stream, NULL, NULL, spans, what, error);
   if (success)
     {
-      for (i = 0; i < n_sources && result == CUDA_SUCCESS; i++)
+      gboolean kept = TRUE;
+
+      for (i = 0; i < n_sources && kept; i++)
+        kept = _gcuda_stream_call_keep_allocation (&call, sides[i].source, what, error) &&
+               _gcuda_stream_call_keep_allocation (&call, sides[i].destination, what, error);
+      for (i = 0; i < n_sources && kept && result == CUDA_SUCCESS; i++)
         result = copy_linear (&sides[i],
                               _gcuda_allocation_get_address (sides[i].destination) + destinations[i]->offset,
                               _gcuda_allocation_get_address (sides[i].source) + sources[i]->offset,
                               sizes[i], call.handle);
-      success = _gcuda_stream_call_end (&call, result, what, error);
+      /* Those before the one that was refused are in the graph. */
+      _gcuda_stream_call_keep_end (&call, i > 1 || (kept && result == CUDA_SUCCESS));
+      success = _gcuda_stream_call_end (&call, result, what, kept ? error : NULL) && kept;
     }
   for (i = 0; i < held; i++)
     copy_sides_drop (&sides[i]);
@@ -1335,7 +1365,6 @@ gcuda_buffer_upload (GCudaBuffer *self,
   static const char what[] = "uploading to a buffer";
   GCudaAllocation *allocation;
   GCudaStreamCall call;
-  GCudaKeeper *keeper;
   CUresult result;
   gconstpointer data;
   gsize size = 0;
@@ -1350,18 +1379,21 @@ gcuda_buffer_upload (GCudaBuffer *self,
     return FALSE;
   data = g_bytes_get_data (bytes, &size);
   if (check_range (self, offset, size, what, error) && _gcuda_allocation_check_writable (allocation, what, error) &&
-      copy_call_begin (&call, stream, _gcuda_allocation_spans (allocation), what, error))
+      copy_call_begin (&call, stream, allocation, NULL, _gcuda_allocation_spans (allocation), what, error))
     {
       if (size == 0)
         success = _gcuda_stream_call_end (&call, CUDA_SUCCESS, what, error);
-      else if (_gcuda_stream_keep_begin (&call, bytes, &keeper, what, error))
+      else if (_gcuda_stream_call_keep (&call, g_bytes_ref (bytes), (GDestroyNotify) g_bytes_unref, what, error))
         {
           result = copy_host (allocation, _gcuda_allocation_get_address (allocation) + self->offset + offset, (gpointer) data, size, TRUE, call.handle);
-          _gcuda_stream_keep_end (&call, keeper, result == CUDA_SUCCESS);
+          _gcuda_stream_call_keep_end (&call, result == CUDA_SUCCESS);
           success = _gcuda_stream_call_end (&call, result, what, error);
         }
       else
-        _gcuda_stream_call_end (&call, CUDA_SUCCESS, what, NULL);
+        {
+          _gcuda_stream_call_keep_end (&call, FALSE);
+          _gcuda_stream_call_end (&call, CUDA_SUCCESS, what, NULL);
+        }
     }
   _gcuda_allocation_unhold (allocation);
   return success;
@@ -1446,15 +1478,16 @@ download (GCudaBuffer *self,
   allocation = _gcuda_buffer_hold (self, what, error);
   if (allocation == NULL)
     return FALSE;
-  if (check_range (self, offset, length, what, error) && copy_call_begin (&call, stream, _gcuda_allocation_spans (allocation), what, error))
+  if (check_range (self, offset, length, what, error) && copy_call_begin (&call, stream, NULL, NULL, _gcuda_allocation_spans (allocation), what, error))
     {
       if (length == 0)
         success = _gcuda_stream_call_end (&call, CUDA_SUCCESS, what, error);
       else if (_gcuda_stream_call_refuse_capture (&call, what, error))
         {
+          _gcuda_stream_call_touch (&call, allocation, NULL);
           result = copy_host (allocation, _gcuda_allocation_get_address (allocation) + self->offset + offset, data, length, FALSE, call.handle);
           if (result == CUDA_SUCCESS && !wait_for_copy (call.handle, &result) && owned != NULL)
-            _gcuda_stream_keep_late (&call, g_bytes_new_take (g_steal_pointer (owned), length));
+            _gcuda_stream_call_keep_late (&call, g_steal_pointer (owned), g_free);
           success = _gcuda_stream_call_end (&call, result, what, error);
         }
       else

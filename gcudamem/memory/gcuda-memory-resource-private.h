@@ -32,7 +32,7 @@ struct _GCudaResourceOperations
   gboolean stream_ordered;
   /* Whether an allocation may lie in several pieces of memory. */
   gboolean spans;
-  const char *free_call;
+  const char *free_call; /* for reports */
   /* CLOSED for an object that was not opened; the text is what an error message says it is. */
   gboolean (*check) (GCudaMemoryResource *self,
                      GError **error);
@@ -46,6 +46,17 @@ struct _GCudaResourceOperations
                           CUdeviceptr address,
                           gsize size,
                           CUstream handle);
+  /* Whether it can allocate on the stream of a call that has begun; NULL: on any that is not being captured. */
+  gboolean (*accept) (GCudaMemoryResource *self,
+                      GCudaStreamCall *call,
+                      const char *what,
+                      GError **error);
+  /* For memory of graphs: whether the memory belongs to the graph that is captured under this id, which then need not keep it;
+   * and why a use of it may fail. Both NULL for other memory. */
+  gboolean (*is_of_capture) (GCudaMemoryResource *self,
+                             CUdeviceptr address,
+                             cuuint64_t capture);
+  const char *use_hint;
   /* The context of the recipe's stream is gone. */
   CUresult (*deallocate_gone) (GCudaMemoryResource *self,
                                CUdeviceptr address,

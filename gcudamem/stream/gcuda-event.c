@@ -155,6 +155,12 @@ _gcuda_event_hold (GCudaEvent *self,
   return NULL;
 }
 
+void
+_gcuda_event_set_recorded (GCudaEvent *self)
+{
+  g_atomic_int_set (&self->recorded, TRUE);
+}
+
 gboolean
 _gcuda_event_is_exposed (GCudaEventBox *self)
 {

@@ -42,6 +42,8 @@ end (GCudaStream *self)
 {
   if (self->box == NULL || !g_atomic_int_compare_and_exchange (&self->closed, FALSE, TRUE))
     return FALSE;
+  if (GCUDA_STREAM_GET_CLASS (self)->ending != NULL)
+    GCUDA_STREAM_GET_CLASS (self)->ending (self);
   _gcuda_stream_box_unuse (self->box);
   return TRUE;
 }
@@ -261,6 +263,10 @@ _gcuda_stream_call_begin (GCudaStreamCall *call,
     return FALSE;
   call->handle = call->box->handle;
   call->scope.pushed = FALSE;
+  call->keeper = NULL;
+  call->graph = NULL;
+  call->set = NULL;
+  call->explain = NULL;
   if (!_gcuda_stream_box_is_default (call->box))
     return TRUE;
   result = _gcuda_context_scope_enter (&call->scope, call->box->context->handle);
@@ -277,10 +283,24 @@ _gcuda_stream_call_end (GCudaStreamCall *call,
                         const char *what,
                         GError **error)
 {
-  CUresult left = call->scope.pushed ? _gcuda_context_scope_leave (&call->scope) : CUDA_SUCCESS;
+  CUresult left;
+  const char *more;
 
+  if (G_UNLIKELY (call->keeper != NULL))
+    _gcuda_stream_call_keep_end (call, result == CUDA_SUCCESS);
+  left = call->scope.pushed ? _gcuda_context_scope_leave (&call->scope) : CUDA_SUCCESS;
   if (G_UNLIKELY (result != CUDA_SUCCESS))
-    _gcuda_fail_driver (error, result, "%s", what);
+    {
+      _gcuda_fail_driver (error, result, "%s", what);
+      more = call->explain != NULL ? call->explain (call, result) : NULL;
+      if (more != NULL && error != NULL)
+        {
+          char *message = g_strconcat ((*error)->message, "; ", more, NULL);
+
+          g_free ((*error)->message);
+          (*error)->message = message;
+        }
+    }
   else if (G_UNLIKELY (left != CUDA_SUCCESS))
     _gcuda_fail_driver (error, left, "%s: restoring the current context", what);
   _gcuda_stream_box_unuse (call->box);
@@ -305,15 +325,25 @@ _gcuda_stream_call_ask_capture (GCudaStreamCall *call,
 
 /* Making streams */
 
+gpointer
+_gcuda_stream_new_of_type (GType type,
+                           GCudaStreamBox *box,
+                           GCudaContext *context)
+{
+  GCudaStream *self = g_object_new (type, NULL);
+
+  self->box = _gcuda_stream_box_ref (box);
+  self->context = context != NULL ? g_object_ref (context) : NULL;
+  self->priority = box->priority;
+  self->blocking = box->blocking;
+  return self;
+}
+
 static GCudaStream *
 new_for_box (GCudaStreamBox *box,
              GCudaContext *context)
 {
-  GCudaStream *self = g_object_new (GCUDA_TYPE_STREAM, NULL);
-
-  self->box = _gcuda_stream_box_ref (box);
-  self->context = context != NULL ? g_object_ref (context) : NULL;
-  return self;
+  return _gcuda_stream_new_of_type (GCUDA_TYPE_STREAM, box, context);
 }
 
 /* For the objects that are made of the box later. */
@@ -329,7 +359,6 @@ _gcuda_stream_new_for_box (GCudaStreamBox *box)
 {
   GCudaDevice *device = _gcuda_device_peek (box->context->device, NULL);
   g_autoptr (GCudaContext) context = NULL;
-  GCudaStream *self;
 
   _gcuda_stream_box_use (box);
   if (device != NULL)
@@ -337,10 +366,7 @@ _gcuda_stream_new_for_box (GCudaStreamBox *box)
       _gcuda_context_box_use (box->context);
       context = _gcuda_context_new_for_box (box->context, device);
     }
-  self = new_for_box (box, context);
-  self->priority = box->priority;
-  self->blocking = box->blocking;
-  return self;
+  return new_for_box (box, context);
 }
 
 /**
@@ -934,49 +960,116 @@ gcuda_stream_wait_stream (GCudaStream *self,
 
 /* Host functions */
 
-typedef struct
+struct _GCudaHostFunction
 {
   GMainContext *context;
-  GCudaStream *stream; /* bindings may tie the call-back to the object whose method took it */
-  GCudaStreamFunc func;
+  GObject *target; /* bindings may tie the call-back to the object whose method took it */
+  void (*func) (gpointer user_data);
   gpointer user_data;
   GDestroyNotify destroy;
-  gint taken; /* by the call, or by a failure after the launch: a failed call calls nothing */
-  gint refs;  /* the launching call's, and the driver's from the launch to the loop */
-} HostFunction;
+  gint revoked; /* by a failure after the launch: a failed call calls nothing */
+  gint refs;
+};
+
+GCudaHostFunction *
+_gcuda_host_function_new (GObject *target,
+                          void (*func) (gpointer user_data),
+                          gpointer user_data,
+                          GDestroyNotify destroy)
+{
+  GCudaHostFunction *self = g_new (GCudaHostFunction, 1);
+
+  self->context = g_main_context_ref_thread_default ();
+  self->target = target != NULL ? g_object_ref (target) : NULL;
+  self->func = func;
+  self->user_data = user_data;
+  self->destroy = destroy;
+  self->revoked = FALSE;
+  self->refs = 1;
+  return self;
+}
+
+GCudaHostFunction *
+_gcuda_host_function_ref (GCudaHostFunction *self)
+{
+  g_atomic_int_inc (&self->refs);
+  return self;
+}
+
+void
+_gcuda_host_function_set_target (GCudaHostFunction *self,
+                                 GObject *target)
+{
+  g_set_object (&self->target, target);
+}
 
 static gboolean
 host_function_dispatch (gpointer data)
 {
-  HostFunction *self = data;
+  GCudaHostFunction *self = data;
 
   /* A forked child inherits the loop, and what is queued there for the parent. */
-  if (!_gcuda_driver_forked () && g_atomic_int_compare_and_exchange (&self->taken, FALSE, TRUE))
+  if (!_gcuda_driver_forked () && !g_atomic_int_get (&self->revoked))
     self->func (self->user_data);
   return G_SOURCE_REMOVE;
 }
 
 static void
-host_function_free (gpointer data)
+host_function_free (GCudaHostFunction *self)
 {
-  HostFunction *self = data;
-
-  if (!g_atomic_int_dec_and_test (&self->refs))
-    return;
   if (self->destroy != NULL)
     self->destroy (self->user_data);
-  g_object_unref (self->stream);
+  g_clear_object (&self->target);
   g_main_context_unref (self->context);
   g_free (self);
 }
 
-/* On a thread of the driver's: hand it over, nothing else. */
-static void CUDA_CB
-host_function_reached (void *data)
+/* In the loop. */
+static void
+host_function_drop (gpointer data)
 {
-  HostFunction *self = data;
+  _gcuda_host_function_discard (data);
+}
 
-  _gcuda_post (self->context, host_function_dispatch, self, host_function_free);
+void
+_gcuda_host_function_discard (GCudaHostFunction *self)
+{
+  if (g_atomic_int_dec_and_test (&self->refs))
+    host_function_free (self);
+}
+
+static gboolean
+host_function_nothing (gpointer data)
+{
+  return G_SOURCE_REMOVE;
+}
+
+void
+_gcuda_host_function_unref (GCudaHostFunction *self)
+{
+  if (!g_atomic_int_dec_and_test (&self->refs))
+    return;
+  /* Letting the data go is the loop's. */
+  self->refs = 1;
+  _gcuda_post (self->context, host_function_nothing, self, host_function_drop);
+}
+
+/* On a thread of the driver's: hand it over, nothing else. */
+void CUDA_CB
+_gcuda_host_function_reached (void *data)
+{
+  GCudaHostFunction *self = _gcuda_host_function_ref (data);
+
+  _gcuda_post (self->context, host_function_dispatch, self, host_function_drop);
+}
+
+/* The same, for what the driver calls once, and has a reference to. */
+static void CUDA_CB
+host_function_reached_once (void *data)
+{
+  GCudaHostFunction *self = data;
+
+  _gcuda_post (self->context, host_function_dispatch, self, host_function_drop);
 }
 
 /**
@@ -991,13 +1084,16 @@ host_function_reached (void *data)
  * one of the calling thread now, only while that runs, and so may use everything, this library included. The stream goes on
  * without waiting for it; this object lives until it was called. Any thread.
  *
+ * On a stream that is being captured it becomes a part of the graph: it is called for each launch, and @destroy when the
+ * graph, what was made of it, and their launches are gone.
+ *
  * Nobody else can let @user_data go: with a main context that never runs again, it stays to the end of the process, and so
  * do the context and this object.
  *
  * On failure only @destroy is called. If the context is lost before the stream gets there, neither is
  * ever called.
  *
- * Errors: `INVALID_ARGUMENT` without a function; `CLOSED`; `CAPTURING`; `FORKED`; what the driver answers.
+ * Errors: `INVALID_ARGUMENT` without a function; `CLOSED`; `FORKED`; what the driver answers.
  *
  * Returns: %TRUE, or %FALSE with @error set
  *
@@ -1012,50 +1108,55 @@ gcuda_stream_launch_host_function (GCudaStream *self,
 {
   static const char what[] = "launching a host function";
   GCudaStreamCall call;
-  HostFunction *function;
+  GCudaHostFunction *function;
   CUresult result;
-  gboolean success = FALSE, launched = FALSE;
+  gboolean success = FALSE, launched = FALSE, captured;
 
   g_return_val_if_fail (GCUDA_IS_STREAM (self), FALSE);
 
-  function = g_new (HostFunction, 1);
-  function->context = g_main_context_ref_thread_default ();
-  function->stream = g_object_ref (self);
-  function->func = func;
-  function->user_data = user_data;
-  function->destroy = destroy;
-  function->taken = FALSE;
-  function->refs = 1;
+  function = _gcuda_host_function_new (G_OBJECT (self), func, user_data, destroy);
   if (func == NULL)
     {
       _gcuda_fail (error, GCUDA_ERROR_INVALID_ARGUMENT, "%s: no function was given", what);
     }
   else if (_gcuda_stream_call_begin (&call, self, what, error))
     {
-      if (_gcuda_stream_call_refuse_capture (&call, what, error))
+      if (!g_atomic_int_get (&call.box->exposed) || _gcuda_stream_call_find_capture (&call, what, error))
         {
-          g_atomic_int_inc (&function->refs);
-          result = _gcuda_driver.LaunchHostFunc (call.handle, host_function_reached, function);
-          launched = result == CUDA_SUCCESS;
-          if (!launched)
-            g_atomic_int_add (&function->refs, -1);
+          if (call.graph == NULL)
+            {
+              /* One reference is the driver's, from the launch to the loop. */
+              _gcuda_host_function_ref (function);
+              result = _gcuda_driver.LaunchHostFunc (call.handle, host_function_reached_once, function);
+              launched = result == CUDA_SUCCESS;
+              if (!launched)
+                g_atomic_int_add (&function->refs, -1);
+            }
+          else if (_gcuda_stream_call_keep (&call, _gcuda_host_function_ref (function), (GDestroyNotify) _gcuda_host_function_unref, what, error))
+            {
+              result = _gcuda_driver.LaunchHostFunc (call.handle, _gcuda_host_function_reached, function);
+              launched = result == CUDA_SUCCESS;
+            }
+          else
+            {
+              _gcuda_host_function_discard (function);
+              _gcuda_stream_call_end (&call, CUDA_SUCCESS, what, NULL);
+              return FALSE;
+            }
+          captured = launched && call.graph != NULL;
           success = _gcuda_stream_call_end (&call, result, what, error);
+          if (captured && success && GCUDA_STREAM_GET_CLASS (self)->captured_function != NULL)
+            GCUDA_STREAM_GET_CLASS (self)->captured_function (self, function);
           /* Launched, but the current context could not be restored: what was launched is to do nothing. */
           if (!success)
-            g_atomic_int_set (&function->taken, TRUE);
+            g_atomic_int_set (&function->revoked, TRUE);
         }
       else
         _gcuda_stream_call_end (&call, CUDA_SUCCESS, what, NULL);
     }
-  if (!launched)
-    {
-      host_function_free (function);
-    }
-  else if (g_atomic_int_dec_and_test (&function->refs))
-    {
-      /* Another thread's loop was faster than this call; letting the data go is the loop's all the same. */
-      function->refs = 1;
-      _gcuda_post (function->context, host_function_dispatch, function, host_function_free);
-    }
+  if (launched)
+    _gcuda_host_function_unref (function);
+  else
+    _gcuda_host_function_discard (function);
   return success;
 }

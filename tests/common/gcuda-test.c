@@ -201,6 +201,18 @@ bed_settled_use (Bed *bed)
 }
 
 void
+bed_assert_use (Bed *bed,
+                guint64 expected)
+{
+  gint64 deadline = g_get_monotonic_time () + 10 * G_TIME_SPAN_SECOND;
+  guint64 used;
+
+  while ((used = bed_settled_use (bed)) != expected && g_get_monotonic_time () < deadline)
+    g_usleep (1000);
+  g_assert_cmpuint (used, ==, expected);
+}
+
+void
 bed_tear_down (Bed *bed,
                gconstpointer data)
 {
@@ -208,7 +220,7 @@ bed_tear_down (Bed *bed,
   CUcontext current = NULL;
 
   if (!gcuda_context_is_closed (bed->context))
-    g_assert_cmpuint (bed_settled_use (bed), ==, 0);
+    bed_assert_use (bed, 0);
   g_assert_finalize_object (g_steal_pointer (&bed->pool));
   g_assert_finalize_object (g_steal_pointer (&bed->stream));
   g_assert_true (gcuda_reclaim (NULL, &error));

@@ -76,6 +76,9 @@ void bed_tear_down (Bed *bed,
                     gconstpointer data);
 /* Waits for the GPU and the reclaimer; then the pool's used bytes. */
 guint64 bed_settled_use (Bed *bed);
+/* The same until so many bytes are used, 10 seconds at most: the driver lets go what a graph kept when it gets to it. */
+void bed_assert_use (Bed *bed,
+                     guint64 expected);
 
 #define bed_add(path, function)            g_test_add ((path), Bed, NULL, bed_set_up, (function), bed_tear_down)
 #define bed_add_data(path, data, function) g_test_add ((path), Bed, (data), bed_set_up, (function), bed_tear_down)

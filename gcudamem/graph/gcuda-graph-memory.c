@@ -1,0 +1,377 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "gcuda-graph-memory-private.h"
+
+struct _GCudaGraphMemory
+{
+  gint refs;
+  cuuint64_t capture;
+  GArray *addresses; /* that it has blocks for; with the lock */
+  gint n_blocks;
+  gint n_orphans;
+  gboolean capturing;
+  gboolean launched;
+};
+
+/* An address from its node on, until its buffer is released or, if that comes first, until its graph is gone. */
+typedef struct
+{
+  GCudaGraphMemory *memory; /* NULL: a graph of others, or one that is gone */
+  cuuint64_t capture;       /* of a graph of others; 0 once no more can be said of it */
+  gboolean freed;           /* by a node of the graph */
+  gboolean released;        /* its buffer is gone: what the graph does not free, each launch does */
+  gboolean launched;        /* of a graph that is gone */
+  guint stale;              /* buffers of graphs that are gone, were never launched, and had this address */
+} Block;
+
+static GMutex lock;
+static GHashTable *blocks;   /* address: Block */
+static GHashTable *captures; /* id: GCudaGraphMemory, not referenced */
+
+GCudaGraphMemory *
+_gcuda_graph_memory_new (cuuint64_t capture)
+{
+  GCudaGraphMemory *self = g_new0 (GCudaGraphMemory, 1);
+
+  self->refs = 1;
+  self->capture = capture;
+  self->capturing = capture != 0;
+  self->addresses = g_array_new (FALSE, FALSE, sizeof (CUdeviceptr));
+  g_mutex_lock (&lock);
+  if (blocks == NULL)
+    {
+      blocks = g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, g_free);
+      captures = g_hash_table_new (NULL, NULL);
+    }
+  if (capture != 0)
+    g_hash_table_insert (captures, GSIZE_TO_POINTER (capture), self);
+  g_mutex_unlock (&lock);
+  return self;
+}
+
+GCudaGraphMemory *
+_gcuda_graph_memory_ref (GCudaGraphMemory *self)
+{
+  g_atomic_int_inc (&self->refs);
+  return self;
+}
+
+static Block *
+find (CUdeviceptr address)
+{
+  gint64 key = (gint64) address;
+
+  return blocks != NULL ? g_hash_table_lookup (blocks, &key) : NULL;
+}
+
+static void
+forget (CUdeviceptr address)
+{
+  gint64 key = (gint64) address;
+
+  g_hash_table_remove (blocks, &key);
+}
+
+void
+_gcuda_graph_memory_end_capture (GCudaGraphMemory *self)
+{
+  g_mutex_lock (&lock);
+  if (self->capturing)
+    g_hash_table_remove (captures, GSIZE_TO_POINTER (self->capture));
+  self->capturing = FALSE;
+  g_mutex_unlock (&lock);
+}
+
+void
+_gcuda_graph_memory_unref (GCudaGraphMemory *self)
+{
+  /* Others find it by the id of its capture only, and that is over by now. */
+  if (!g_atomic_int_dec_and_test (&self->refs))
+    return;
+  g_mutex_lock (&lock);
+  for (guint i = 0; i < self->addresses->len; i++)
+    {
+      CUdeviceptr address = g_array_index (self->addresses, CUdeviceptr, i);
+      Block *block = find (address);
+
+      if (block == NULL || block->memory != self)
+        continue;
+      block->memory = NULL;
+      block->launched = self->launched;
+      if (block->released && block->stale == 0)
+        forget (address);
+    }
+  g_mutex_unlock (&lock);
+  g_array_unref (self->addresses);
+  g_free (self);
+}
+
+void
+_gcuda_graph_memory_add (GCudaGraphMemory *self,
+                         cuuint64_t capture,
+                         CUdeviceptr address)
+{
+  gint64 *key = g_new (gint64, 1);
+  Block *block = g_new0 (Block, 1), *before;
+
+  *key = (gint64) address;
+  block->memory = self;
+  block->capture = capture;
+  g_mutex_lock (&lock);
+  if (blocks == NULL)
+    blocks = g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, g_free);
+  before = find (address);
+  /* The driver gave the address again, so what was there is gone; a buffer may be left of it, which has nothing to free. */
+  if (before != NULL)
+    block->stale = before->stale + (before->released ? 0 : 1);
+  g_hash_table_replace (blocks, key, block);
+  if (self != NULL)
+    {
+      g_array_append_val (self->addresses, address);
+      g_atomic_int_inc (&self->n_blocks);
+    }
+  g_mutex_unlock (&lock);
+}
+
+GCudaGraphMemory *
+_gcuda_graph_memory_find (cuuint64_t capture)
+{
+  GCudaGraphMemory *self = NULL;
+
+  g_mutex_lock (&lock);
+  if (captures != NULL)
+    self = g_hash_table_lookup (captures, GSIZE_TO_POINTER (capture));
+  if (self != NULL)
+    _gcuda_graph_memory_ref (self);
+  g_mutex_unlock (&lock);
+  return self;
+}
+
+gboolean
+_gcuda_graph_memory_is_used (GCudaGraphMemory *self)
+{
+  return g_atomic_int_get (&self->n_blocks) > 0;
+}
+
+gboolean
+_gcuda_graph_memory_owns (GCudaGraphMemory *self,
+                          CUdeviceptr address)
+{
+  Block *block;
+  gboolean owns;
+
+  g_mutex_lock (&lock);
+  block = find (address);
+  owns = block != NULL && block->memory == self;
+  g_mutex_unlock (&lock);
+  return owns;
+}
+
+gboolean
+_gcuda_graph_memory_is_of_capture (CUdeviceptr address,
+                                   cuuint64_t capture)
+{
+  Block *block;
+  gboolean is;
+
+  g_mutex_lock (&lock);
+  block = find (address);
+  is = block != NULL && (block->memory != NULL ? block->memory->capture : block->capture) == capture;
+  g_mutex_unlock (&lock);
+  return is;
+}
+
+static void
+set_freed (CUdeviceptr address,
+           gboolean released)
+{
+  Block *block;
+
+  g_mutex_lock (&lock);
+  block = find (address);
+  if (block != NULL)
+    {
+      block->freed = TRUE;
+      block->released |= released;
+      /* Of a graph of others nothing says when it is gone. */
+      if (block->released && block->memory == NULL && block->stale == 0)
+        forget (address);
+    }
+  g_mutex_unlock (&lock);
+}
+
+void
+_gcuda_graph_memory_set_freed (CUdeviceptr address)
+{
+  set_freed (address, FALSE);
+}
+
+/* An orphan of a graph, each time another; FALSE when there are no more. */
+static gboolean
+next_orphan (GCudaGraphMemory *self,
+             guint *position,
+             CUdeviceptr *address)
+{
+  gboolean found = FALSE;
+
+  g_mutex_lock (&lock);
+  while (!found && *position < self->addresses->len)
+    {
+      Block *block;
+
+      *address = g_array_index (self->addresses, CUdeviceptr, (*position)++);
+      block = find (*address);
+      found = block != NULL && block->memory == self && block->released && !block->freed;
+    }
+  g_mutex_unlock (&lock);
+  return found;
+}
+
+void
+_gcuda_graph_memory_launched (GCudaGraphMemory *self,
+                              CUstream stream)
+{
+  CUdeviceptr address;
+  guint position = 0;
+
+  if (G_LIKELY (g_atomic_int_get (&self->n_blocks) == 0))
+    return;
+  g_mutex_lock (&lock);
+  self->launched = TRUE;
+  g_mutex_unlock (&lock);
+  if (g_atomic_int_get (&self->n_orphans) == 0)
+    return;
+  while (next_orphan (self, &position, &address))
+    {
+      CUresult result = _gcuda_driver.MemFreeAsync (address, stream);
+      g_autoptr (GError) error = NULL;
+
+      if (result == CUDA_SUCCESS || result == CUDA_ERROR_DEINITIALIZED || _gcuda_result_is_sticky (result))
+        continue;
+      _gcuda_fail_driver (&error, result, "freeing memory of a graph after its launch");
+      _gcuda_report_teardown (error, "cuMemFreeAsync", address, 0);
+    }
+}
+
+typedef enum
+{
+  FREE,      /* on the stream: it is there */
+  FREE_NODE, /* in the capture that made it */
+  LATER,
+  NOTHING,
+  ASK, /* the driver, whether it is there */
+} Due;
+
+static Due
+find_due (CUdeviceptr address,
+          CUstreamCaptureStatus status,
+          cuuint64_t capture)
+{
+  Block *block = find (address);
+
+  if (block == NULL)
+    return status == CU_STREAM_CAPTURE_STATUS_NONE ? FREE : LATER;
+  if (block->stale > 0)
+    {
+      block->stale--;
+      if (block->stale == 0 && block->released && block->memory == NULL)
+        forget (address);
+      return NOTHING;
+    }
+  if (!block->freed && status == CU_STREAM_CAPTURE_STATUS_ACTIVE && capture != 0 &&
+      capture == (block->memory != NULL ? block->memory->capture : block->capture))
+    return FREE_NODE;
+  if (!block->freed && status != CU_STREAM_CAPTURE_STATUS_NONE)
+    return LATER;
+  if (block->memory == NULL)
+    {
+      Due due = block->freed ? NOTHING : block->capture != 0 ? ASK : block->launched ? FREE : NOTHING;
+
+      forget (address);
+      return due;
+    }
+  if (!block->freed && block->memory->capturing)
+    return LATER;
+  /* From now on launches free it: it has no buffer. */
+  block->released = TRUE;
+  if (block->freed)
+    return NOTHING;
+  g_atomic_int_inc (&block->memory->n_orphans);
+  return block->memory->launched ? FREE : NOTHING;
+}
+
+/* The stream could not free it: the release is tried again. */
+static void
+take_back (CUdeviceptr address)
+{
+  Block *block;
+
+  g_mutex_lock (&lock);
+  block = find (address);
+  if (block != NULL && block->memory != NULL && block->released)
+    {
+      block->released = FALSE;
+      g_atomic_int_add (&block->memory->n_orphans, -1);
+    }
+  g_mutex_unlock (&lock);
+}
+
+CUresult
+_gcuda_graph_memory_release (CUdeviceptr address,
+                             CUstream stream)
+{
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  cuuint64_t capture = 0;
+  CUgraph graph;
+  CUresult result;
+  unsigned int type;
+  Due due;
+
+  result = _gcuda_driver.StreamGetCaptureInfo (stream, &status, &capture, &graph, NULL, NULL);
+  if (result != CUDA_SUCCESS && !_gcuda_result_is_sticky (result))
+    return result;
+  g_mutex_lock (&lock);
+  due = find_due (address, status, capture);
+  g_mutex_unlock (&lock);
+  switch (due)
+    {
+    case FREE_NODE:
+      result = _gcuda_driver.MemFreeAsync (address, stream);
+      if (result == CUDA_SUCCESS)
+        set_freed (address, TRUE);
+      return result;
+    case LATER:
+      return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    case ASK:
+      if (_gcuda_driver.PointerGetAttribute (&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address) == CUDA_ERROR_INVALID_VALUE)
+        return CUDA_SUCCESS;
+      return _gcuda_driver.MemFreeAsync (address, stream);
+    case FREE:
+      result = _gcuda_driver.MemFreeAsync (address, stream);
+      switch ((int) result)
+        {
+        case CUDA_ERROR_NOT_PERMITTED:
+        case CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED:
+        case CUDA_ERROR_STREAM_CAPTURE_INVALIDATED:
+        case CUDA_ERROR_STREAM_CAPTURE_IMPLICIT:
+          take_back (address);
+          break;
+        default:
+          break;
+        }
+      return result;
+    case NOTHING:
+    default:
+      return CUDA_SUCCESS;
+    }
+}
+
+CUresult
+_gcuda_graph_memory_release_gone (CUdeviceptr address)
+{
+  Due due;
+
+  g_mutex_lock (&lock);
+  due = find_due (address, CU_STREAM_CAPTURE_STATUS_NONE, 0);
+  g_mutex_unlock (&lock);
+  return due == FREE ? _gcuda_driver.MemFree (address) : CUDA_SUCCESS;
+}

@@ -1,0 +1,742 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "gcuda-test.h"
+
+#define SIZE 4096
+
+static const GCudaCaptureMode modes[] = { GCUDA_CAPTURE_MODE_GLOBAL, GCUDA_CAPTURE_MODE_THREAD_LOCAL, GCUDA_CAPTURE_MODE_RELAXED };
+
+static GCudaBuffer *
+allocate (Bed *bed)
+{
+  g_autoptr (GError) error = NULL;
+  GCudaBuffer *buffer = gcuda_memory_resource_allocate (bed->resource, SIZE, bed->stream, &error);
+
+  assert_no_error (error);
+  return buffer;
+}
+
+static GCudaGraphBuilder *
+begin (Bed *bed,
+       GCudaCaptureMode mode)
+{
+  g_autoptr (GError) error = NULL;
+  GCudaGraphBuilder *builder = gcuda_graph_builder_new (bed->context, mode, &error);
+
+  assert_no_error (error);
+  g_assert_nonnull (builder);
+  return builder;
+}
+
+static GCudaGraph *
+finish (GCudaGraphBuilder *builder)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (GCudaGraphDefinition) definition = gcuda_graph_builder_finish (builder, &error);
+  GCudaGraph *graph;
+
+  assert_no_error (error);
+  graph = gcuda_graph_definition_instantiate (definition, GCUDA_GRAPH_FLAGS_NONE, NULL, &error);
+  assert_no_error (error);
+  return graph;
+}
+
+static void
+launch (GCudaGraph *graph,
+        Bed *bed)
+{
+  g_autoptr (GError) error = NULL;
+  gboolean success = gcuda_graph_launch (graph, bed->stream, &error);
+
+  assert_no_error (error);
+  g_assert_true (success);
+}
+
+/* In each mode, on a stream of its own: nothing is done at first, all of it by each launch. */
+static void
+test_modes (Bed *bed,
+            gconstpointer data)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (GCudaBuffer) a = allocate (bed);
+  g_autoptr (GCudaBuffer) b = allocate (bed);
+
+  for (guint i = 0; i < G_N_ELEMENTS (modes); i++)
+    {
+      g_autoptr (GCudaGraphBuilder) builder = NULL;
+      g_autoptr (GCudaGraph) graph = NULL;
+
+      pattern_fill (a, 1, bed->stream);
+      pattern_fill (b, 2, bed->stream);
+      g_assert_true (gcuda_stream_synchronize (bed->stream, &error));
+      builder = begin (bed, modes[i]);
+      g_assert_true (gcuda_stream_is_capturing (GCUDA_STREAM (builder), &error));
+      assert_no_error (error);
+      g_assert_true (gcuda_stream_get_context (GCUDA_STREAM (builder)) == bed->context);
+      pattern_fill (a, 7, GCUDA_STREAM (builder));
+      g_assert_true (gcuda_buffer_copy_to (a, b, GCUDA_STREAM (builder), &error));
+      assert_no_error (error);
+      graph = finish (builder);
+      g_assert_true (gcuda_stream_is_closed (GCUDA_STREAM (builder)));
+      pattern_assert (a, 1, bed->stream);
+      pattern_assert (b, 2, bed->stream);
+      for (guint round = 0; round < 3; round++)
+        {
+          pattern_fill (b, 3, bed->stream);
+          launch (graph, bed);
+          pattern_assert (a, 7, bed->stream);
+          pattern_assert (b, 7, bed->stream);
+        }
+    }
+}
+
+/* On a given stream: what is put into that goes into the graph; afterwards it is a stream as before. */
+static void
+test_given_stream (Bed *bed,
+                   gconstpointer data)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (GCudaBuffer) a = allocate (bed);
+  g_autoptr (GCudaStream) other = gcuda_stream_new (bed->context, GCUDA_STREAM_FLAGS_NONE, 0, &error);
+  g_autoptr (GCudaGraphBuilder) builder = NULL;
+  g_autoptr (GCudaGraph) graph = NULL;
+
+  pattern_fill (a, 1, bed->stream);
+  g_assert_true (gcuda_stream_synchronize (bed->stream, &error));
+  builder = gcuda_graph_builder_new_for_stream (other, GCUDA_CAPTURE_MODE_GLOBAL, &error);
+  assert_no_error (error);
+  g_assert_cmpuint (gcuda_stream_get_handle (other), ==, gcuda_stream_get_handle (GCUDA_STREAM (builder)));
+  /* Not twice. */
+  g_assert_null (gcuda_graph_builder_new_for_stream (other, GCUDA_CAPTURE_MODE_GLOBAL, &error));
+  assert_error_and_clear (error, GCUDA_ERROR_CAPTURING);
+  pattern_fill (a, 5, other);
+  graph = finish (builder);
+  g_assert_false (gcuda_stream_is_capturing (other, &error));
+  assert_no_error (error);
+  pattern_assert (a, 1, bed->stream);
+  launch (graph, bed);
+  pattern_assert (a, 5, bed->stream);
+  pattern_fill (a, 6, other);
+  pattern_assert (a, 6, other);
+}
+
+static void
+test_per_thread (Bed *bed,
+                 gconstpointer data)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (GCudaBuffer) a = allocate (bed);
+  g_autoptr (GCudaStream) other = gcuda_stream_new_per_thread_default (bed->context, &error);
+  g_autoptr (GCudaStream) legacy = gcuda_stream_new_legacy_default (bed->context, &error);
+  g_autoptr (GCudaGraphBuilder) builder = NULL;
+  g_autoptr (GCudaGraph) graph = NULL;
+
+  pattern_fill (a, 1, bed->stream);
+  g_assert_true (gcuda_stream_synchronize (bed->stream, &error));
+  g_assert_null (gcuda_graph_builder_new_for_stream (legacy, GCUDA_CAPTURE_MODE_GLOBAL, &error));
+  assert_error_and_clear (error, GCUDA_ERROR_INVALID_ARGUMENT);
+  builder = gcuda_graph_builder_new_for_stream (other, GCUDA_CAPTURE_MODE_RELAXED, &error);
+  assert_no_error (error);
+  pattern_fill (a, 5, GCUDA_STREAM (builder));
+  graph = finish (builder);
+  launch (graph, bed);
+  pattern_assert (a, 5, bed->stream);
+}
+
+static void
+test_arguments (Bed *bed,
+                gconstpointer data)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (GCudaStream) closed = gcuda_stream_new (bed->context, GCUDA_STREAM_FLAGS_NONE, 0, &error);
+  g_autoptr (GCudaGraphBuilder) bare = g_object_new (GCUDA_TYPE_GRAPH_BUILDER, NULL);
+
+  g_assert_null (gcuda_graph_builder_new (NULL, GCUDA_CAPTURE_MODE_GLOBAL, &error));
+  assert_error_and_clear (error, GCUDA_ERROR_INVALID_ARGUMENT);
+  g_assert_null (gcuda_graph_builder_new (bed->context, 7, &error));
+  assert_error_and_clear (error, GCUDA_ERROR_INVALID_ARGUMENT);
+  g_assert_null (gcuda_graph_builder_new_for_stream (NULL, GCUDA_CAPTURE_MODE_GLOBAL, &error));
+  assert_error_and_clear (error, GCUDA_ERROR_INVALID_ARGUMENT);
+  gcuda_stream_close (closed, NULL);
+  g_assert_null (gcuda_graph_builder_new_for_stream (closed, GCUDA_CAPTURE_MODE_GLOBAL, &error));
+  assert_error_and_clear (error, GCUDA_ERROR_CLOSED);
+  g_assert_true (gcuda_stream_is_closed (GCUDA_STREAM (bare)));
+  g_assert_null (gcuda_graph_builder_finish (bare, &error));
+  assert_error_and_clear (error, GCUDA_ERROR_CLOSED);
+  g_assert_null (gcuda_graph_builder_fork (bare, &error));
+  assert_error_and_clear (error, GCUDA_ERROR_CLOSED);
+  g_assert_true (gcuda_stream_close (GCUDA_STREAM (bare), &error));
+}
+
+/* What can't be captured is refused, names what can, and the capture goes on. */
+static void
+test_refused (Bed *bed,
+              gconstpointer data)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (GCudaBuffer) a = allocate (bed);
+  g_autoptr (GCudaSynchronousMemoryResource) synchronous = gcuda_synchronous_memory_resource_new (bed->context, &error);
+  g_autoptr (GCudaVirtualMemoryResource) virtual = gcuda_virtual_memory_resource_new (bed->device, NULL, &error);
+  g_autoptr (GCudaGraphMemoryResource) graph_memory = gcuda_graph_memory_resource_new (bed->device, &error);
+  g_autoptr (GCudaEvent) event = gcuda_event_new (bed->context, GCUDA_EVENT_FLAGS_NONE, &error);
+  GCudaMemoryResource *resources[] = { bed->resource, GCUDA_MEMORY_RESOURCE (synchronous), GCUDA_MEMORY_RESOURCE (virtual) };
+  g_autoptr (GCudaGraphBuilder) builder = NULL;
+  g_autoptr (GCudaGraph) graph = NULL;
+  GCudaStream *stream;
+
+  assert_no_error (error);
+  g_assert_true (gcuda_stream_synchronize (bed->stream, &error));
+  builder = begin (bed, GCUDA_CAPTURE_MODE_GLOBAL);
+  stream = GCUDA_STREAM (builder);
+  pattern_fill (a, 4, stream);
+  for (guint i = 0; i < G_N_ELEMENTS (resources); i++)
+    {
+      g_assert_null (gcuda_memory_resource_allocate (resources[i], SIZE, stream, &error));
+      g_assert_error (error, GCUDA_ERROR, GCUDA_ERROR_CAPTURING);
+      g_assert_nonnull (strstr (error->message, "GCudaGraphMemoryResource"));
+      g_clear_error (&error);
+    }
+  g_assert_null (gcuda_memory_resource_allocate (GCUDA_MEMORY_RESOURCE (graph_memory), SIZE, bed->stream, &error));
+  g_assert_error (error, GCUDA_ERROR, GCUDA_ERROR_NOT_CAPTURING);
+  g_assert_nonnull (strstr (error->message, "GCudaDeviceMemoryResource"));
+  g_clear_error (&error);
+  g_assert_false (gcuda_stream_synchronize (stream, &error));
+  assert_error_and_clear (error, GCUDA_ERROR_CAPTURING);
+  g_assert_false (gcuda_stream_query (stream, &error));
+  assert_error_and_clear (error, GCUDA_ERROR_CAPTURING);
+  g_assert_null (gcuda_buffer_download (a, 0, 16, stream, &error));
+  assert_error_and_clear (error, GCUDA_ERROR_CAPTURING);
+  g_assert_true (gcuda_event_record (event, stream, &error));
+  assert_no_error (error);
+  g_assert_false (gcuda_event_synchronize (event, &error));
+  assert_error_and_clear (error, GCUDA_ERROR_CAPTURING);
+  g_assert_false (gcuda_event_query (event, &error));
+  assert_error_and_clear (error, GCUDA_ERROR_CAPTURING);
+  graph = finish (builder);
+  launch (graph, bed);
+  pattern_assert (a, 4, bed->stream);
+}
+
+/* After the end it is a closed stream. */
+static void
+test_after_finish (Bed *bed,
+                   gconstpointer data)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (GCudaBuffer) a = allocate (bed);
+  g_autoptr (GCudaGraphBuilder) builder = NULL;
+  g_autoptr (GCudaGraphBuilder) other = NULL;
+  g_autoptr (GCudaGraph) graph = NULL;
+
+  g_assert_true (gcuda_stream_synchronize (bed->stream, &error));
+  builder = begin (bed, GCUDA_CAPTURE_MODE_RELAXED);
+  other = begin (bed, GCUDA_CAPTURE_MODE_RELAXED);
+  graph = finish (builder);
+  g_assert_null (gcuda_graph_builder_finish (builder, &error));
+  assert_error_and_clear (error, GCUDA_ERROR_CLOSED);
+  g_assert_false (gcuda_buffer_fill (a, 1, 1, GCUDA_STREAM (builder), &error));
+  assert_error_and_clear (error, GCUDA_ERROR_CLOSED);
+  g_assert_null (gcuda_graph_builder_fork (builder, &error));
+  assert_error_and_clear (error, GCUDA_ERROR_CLOSED);
+  g_assert_null (gcuda_graph_builder_get_last_node (builder, &error));
+  assert_error_and_clear (error, GCUDA_ERROR_CLOSED);
+  g_assert_false (gcuda_graph_builder_join (other, builder, &error));
+  assert_error_and_clear (error, GCUDA_ERROR_CLOSED);
+  g_assert_true (gcuda_stream_close (GCUDA_STREAM (builder), &error));
+  g_assert_cmpuint (gcuda_stream_get_handle (GCUDA_STREAM (builder)), ==, 0);
+}
+
+static void
+test_fork_join (Bed *bed,
+                gconstpointer data)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (GCudaBuffer) a = allocate (bed);
+  g_autoptr (GCudaBuffer) b = allocate (bed);
+  g_autoptr (GCudaBuffer) c = allocate (bed);
+  g_autoptr (GCudaGraphBuilder) builder = NULL;
+  g_autoptr (GCudaGraphBuilder) other = NULL;
+  g_autoptr (GCudaGraphBuilder) left = NULL;
+  g_autoptr (GCudaGraphBuilder) right = NULL;
+  g_autoptr (GCudaGraph) graph = NULL;
+
+  g_assert_true (gcuda_stream_synchronize (bed->stream, &error));
+  builder = begin (bed, GCUDA_CAPTURE_MODE_RELAXED);
+  other = begin (bed, GCUDA_CAPTURE_MODE_RELAXED);
+  pattern_fill (a, 1, GCUDA_STREAM (builder));
+  left = gcuda_graph_builder_fork (builder, &error);
+  assert_no_error (error);
+  right = gcuda_graph_builder_fork (left, &error);
+  assert_no_error (error);
+  g_assert_true (gcuda_stream_is_capturing (GCUDA_STREAM (right), &error));
+  /* Both go on from what is there. */
+  g_assert_true (gcuda_buffer_copy_to (a, b, GCUDA_STREAM (left), &error));
+  assert_no_error (error);
+  g_assert_true (gcuda_buffer_copy_to (a, c, GCUDA_STREAM (right), &error));
+  assert_no_error (error);
+  g_assert_null (gcuda_graph_builder_finish (left, &error));
+  assert_error_and_clear (error, GCUDA_ERROR_INVALID_ARGUMENT);
+  g_assert_null (gcuda_graph_builder_finish (builder, &error));
+  assert_error_and_clear (error, GCUDA_ERROR_STREAM_CAPTURE_UNJOINED);
+  g_assert_false (gcuda_graph_builder_join (builder, builder, &error));
+  assert_error_and_clear (error, GCUDA_ERROR_INVALID_ARGUMENT);
+  g_assert_false (gcuda_graph_builder_join (left, builder, &error));
+  assert_error_and_clear (error, GCUDA_ERROR_INVALID_ARGUMENT);
+  g_assert_false (gcuda_graph_builder_join (other, right, &error));
+  assert_error_and_clear (error, GCUDA_ERROR_INVALID_ARGUMENT);
+  g_assert_false (gcuda_graph_builder_join (builder, other, &error));
+  assert_error_and_clear (error, GCUDA_ERROR_INVALID_ARGUMENT);
+  g_assert_false (gcuda_graph_builder_join (builder, NULL, &error));
+  assert_error_and_clear (error, GCUDA_ERROR_INVALID_ARGUMENT);
+  g_assert_true (gcuda_graph_builder_join (left, right, &error));
+  assert_no_error (error);
+  g_assert_true (gcuda_stream_is_closed (GCUDA_STREAM (right)));
+  g_assert_null (gcuda_graph_builder_finish (builder, &error));
+  assert_error_and_clear (error, GCUDA_ERROR_STREAM_CAPTURE_UNJOINED);
+  g_assert_true (gcuda_graph_builder_join (builder, left, &error));
+  assert_no_error (error);
+  g_assert_false (gcuda_graph_builder_join (builder, left, &error));
+  assert_error_and_clear (error, GCUDA_ERROR_CLOSED);
+  pattern_fill (a, 9, GCUDA_STREAM (builder));
+  graph = finish (builder);
+  for (guint round = 0; round < 3; round++)
+    launch (graph, bed);
+  pattern_assert (a, 9, bed->stream);
+  pattern_assert (b, 1, bed->stream);
+  pattern_assert (c, 1, bed->stream);
+}
+
+/* Order by events within the capture, on a plain stream that joins it. */
+static void
+test_plain_stream_joins (Bed *bed,
+                         gconstpointer data)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (GCudaBuffer) a = allocate (bed);
+  g_autoptr (GCudaBuffer) b = allocate (bed);
+  g_autoptr (GCudaStream) plain = gcuda_stream_new (bed->context, GCUDA_STREAM_FLAGS_NONE, 0, &error);
+  g_autoptr (GCudaGraphBuilder) builder = NULL;
+  g_autoptr (GCudaGraph) graph = NULL;
+
+  g_assert_true (gcuda_stream_synchronize (bed->stream, &error));
+  builder = begin (bed, GCUDA_CAPTURE_MODE_GLOBAL);
+  pattern_fill (a, 3, GCUDA_STREAM (builder));
+  g_assert_true (gcuda_stream_wait_stream (plain, GCUDA_STREAM (builder), &error));
+  assert_no_error (error);
+  g_assert_true (gcuda_buffer_copy_to (a, b, plain, &error));
+  assert_no_error (error);
+  g_assert_true (gcuda_stream_wait_stream (GCUDA_STREAM (builder), plain, &error));
+  assert_no_error (error);
+  graph = finish (builder);
+  /* What was used on that stream is kept too. */
+  g_object_unref (g_steal_pointer (&a));
+  launch (graph, bed);
+  pattern_assert (b, 3, bed->stream);
+}
+
+static void
+test_unjoined_stream (Bed *bed,
+                      gconstpointer data)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (GCudaBuffer) a = allocate (bed);
+  g_autoptr (GCudaStream) plain = gcuda_stream_new (bed->context, GCUDA_STREAM_FLAGS_NONE, 0, &error);
+  g_autoptr (GCudaGraphBuilder) builder = NULL;
+
+  g_assert_true (gcuda_stream_synchronize (bed->stream, &error));
+  builder = begin (bed, GCUDA_CAPTURE_MODE_GLOBAL);
+  pattern_fill (a, 3, GCUDA_STREAM (builder));
+  g_assert_true (gcuda_stream_wait_stream (plain, GCUDA_STREAM (builder), &error));
+  pattern_fill (a, 4, plain);
+  /* The driver finds it out, and the capture is over. */
+  g_assert_null (gcuda_graph_builder_finish (builder, &error));
+  assert_error_and_clear (error, GCUDA_ERROR_STREAM_CAPTURE_UNJOINED);
+  g_assert_true (gcuda_stream_is_closed (GCUDA_STREAM (builder)));
+  g_assert_false (gcuda_stream_is_capturing (plain, &error));
+  assert_no_error (error);
+  /* Nothing is kept for a graph that there is not. */
+  g_clear_object (&a);
+  bed_assert_use (bed, 0);
+}
+
+/* Something breaks the capture: the end says so, and the builder is closed. */
+static void
+test_invalidated (Bed *bed,
+                  gconstpointer data)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (GCudaBuffer) a = allocate (bed);
+  g_autoptr (GCudaGraphBuilder) builder = NULL;
+
+  g_assert_true (gcuda_stream_synchronize (bed->stream, &error));
+  builder = begin (bed, GCUDA_CAPTURE_MODE_GLOBAL);
+  pattern_fill (a, 3, GCUDA_STREAM (builder));
+  g_assert_cmpint (RAW (cuStreamSynchronize) (gcuda_stream_get_cuda_stream (GCUDA_STREAM (builder))), ==, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+  g_assert_false (gcuda_buffer_fill (a, 4, 1, GCUDA_STREAM (builder), &error));
+  assert_error_and_clear (error, GCUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+  g_assert_null (gcuda_graph_builder_fork (builder, &error));
+  assert_error_and_clear (error, GCUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+  g_assert_null (gcuda_graph_builder_finish (builder, &error));
+  assert_error_and_clear (error, GCUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+  g_assert_true (gcuda_stream_is_closed (GCUDA_STREAM (builder)));
+  g_clear_object (&a);
+  bed_assert_use (bed, 0);
+}
+
+/* Threads */
+
+typedef struct
+{
+  GCudaGraphBuilder *builder;
+  GError *error;
+  GCudaGraphDefinition *definition;
+} Elsewhere;
+
+static gpointer
+finish_elsewhere (gpointer data)
+{
+  Elsewhere *elsewhere = data;
+
+  elsewhere->definition = gcuda_graph_builder_finish (elsewhere->builder, &elsewhere->error);
+  return NULL;
+}
+
+static void
+test_finish_elsewhere (Bed *bed,
+                       gconstpointer data)
+{
+  for (guint i = 0; i < G_N_ELEMENTS (modes); i++)
+    {
+      g_autoptr (GError) error = NULL;
+      g_autoptr (GCudaGraphBuilder) builder = begin (bed, modes[i]);
+      g_autoptr (GCudaGraphDefinition) definition = NULL;
+      Elsewhere elsewhere = { builder, NULL, NULL };
+
+      in_thread (finish_elsewhere, &elsewhere);
+      if (modes[i] == GCUDA_CAPTURE_MODE_RELAXED)
+        {
+          assert_no_error (elsewhere.error);
+          definition = elsewhere.definition;
+          g_assert_nonnull (definition);
+          continue;
+        }
+      g_assert_null (elsewhere.definition);
+      assert_error_and_clear (elsewhere.error, GCUDA_ERROR_WRONG_THREAD);
+      g_assert_true (gcuda_stream_is_capturing (GCUDA_STREAM (builder), &error));
+      definition = gcuda_graph_builder_finish (builder, &error);
+      assert_no_error (error);
+    }
+}
+
+static gpointer
+drop (gpointer data)
+{
+  g_object_unref (data);
+  return NULL;
+}
+
+static gpointer
+close_stream (gpointer data)
+{
+  gcuda_stream_close (data, NULL);
+  return NULL;
+}
+
+/* A builder that nobody wants any more ends its capture, keeps nothing, and breaks nobody's. */
+static void
+test_abandoned (Bed *bed,
+                gconstpointer data)
+{
+  g_autoptr (GError) error = NULL;
+
+  for (guint i = 0; i < G_N_ELEMENTS (modes); i++)
+    for (guint how = 0; how < 4; how++)
+      for (guint given = 0; given < 2; given++)
+        {
+          GCudaBuffer *a = allocate (bed);
+          g_autoptr (GCudaStream) other = gcuda_stream_new (bed->context, GCUDA_STREAM_FLAGS_NONE, 0, &error);
+          GCudaGraphBuilder *builder, *forked;
+          Capture *capture;
+
+          g_assert_true (gcuda_stream_synchronize (bed->stream, &error));
+          capture = capture_begin (bed->context, CAPTURE_NON_BLOCKING);
+          builder = given ? gcuda_graph_builder_new_for_stream (other, modes[i], &error) : begin (bed, modes[i]);
+          assert_no_error (error);
+          pattern_fill (a, 1, GCUDA_STREAM (builder));
+          forked = gcuda_graph_builder_fork (builder, &error);
+          assert_no_error (error);
+          pattern_fill (a, 2, GCUDA_STREAM (forked));
+          switch (how)
+            {
+            case 0:
+              g_object_unref (forked);
+              g_object_unref (builder);
+              break;
+            case 1:
+              in_thread (drop, builder);
+              g_object_unref (forked);
+              break;
+            case 2:
+              gcuda_stream_close (GCUDA_STREAM (builder), &error);
+              g_assert_null (gcuda_graph_builder_finish (builder, &error));
+              assert_error_and_clear (error, GCUDA_ERROR_CLOSED);
+              g_object_unref (builder);
+              g_object_unref (forked);
+              break;
+            default:
+              in_thread (close_stream, builder);
+              g_object_unref (builder);
+              in_thread (drop, forked);
+              break;
+            }
+          g_object_unref (a);
+          /* What only this thread can end is ended by it. */
+          g_assert_true (gcuda_reclaim (NULL, &error));
+          g_assert_false (gcuda_stream_is_capturing (other, &error));
+          assert_no_error (error);
+          capture_end (capture);
+          bed_assert_use (bed, 0);
+        }
+}
+
+/* By the main loop of the thread that began. */
+static void
+test_abandoned_loop (Bed *bed,
+                     gconstpointer data)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (GCudaStream) other = gcuda_stream_new (bed->context, GCUDA_STREAM_FLAGS_NONE, 0, &error);
+  gint64 deadline = g_get_monotonic_time () + 10 * G_TIME_SPAN_SECOND;
+
+  in_thread (drop, gcuda_graph_builder_new_for_stream (other, GCUDA_CAPTURE_MODE_GLOBAL, &error));
+  while (gcuda_stream_is_capturing (other, &error) && g_get_monotonic_time () < deadline)
+    g_main_context_iteration (NULL, FALSE);
+  assert_no_error (error);
+  g_assert_false (gcuda_stream_is_capturing (other, &error));
+  /* And by the next one that it makes. */
+  in_thread (drop, gcuda_graph_builder_new_for_stream (other, GCUDA_CAPTURE_MODE_GLOBAL, &error));
+  g_object_unref (gcuda_graph_builder_new_for_stream (other, GCUDA_CAPTURE_MODE_GLOBAL, &error));
+  assert_no_error (error);
+  g_assert_false (gcuda_stream_is_capturing (other, &error));
+}
+
+/* Recipes */
+
+/* Memory from elsewhere that is released on the builder is freed after the capture. */
+static void
+test_deallocation_stream (Bed *bed,
+                          gconstpointer data)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (GCudaSynchronousMemoryResource) synchronous = gcuda_synchronous_memory_resource_new (bed->context, &error);
+  GCudaBuffer *a = allocate (bed), *b = allocate (bed), *c;
+  g_autoptr (GCudaGraphBuilder) builder = NULL;
+  g_autoptr (GCudaGraph) graph = NULL;
+
+  c = gcuda_memory_resource_allocate (GCUDA_MEMORY_RESOURCE (synchronous), SIZE, bed->stream, &error);
+  g_assert_true (gcuda_stream_synchronize (bed->stream, &error));
+  builder = begin (bed, GCUDA_CAPTURE_MODE_GLOBAL);
+  g_assert_true (gcuda_buffer_set_deallocation_stream (a, GCUDA_STREAM (builder), &error));
+  assert_no_error (error);
+  g_object_unref (a);
+  g_assert_true (gcuda_buffer_close (b, GCUDA_STREAM (builder), &error));
+  assert_no_error (error);
+  g_assert_true (gcuda_buffer_close (c, GCUDA_STREAM (builder), &error));
+  assert_no_error (error);
+  g_object_unref (b);
+  g_object_unref (c);
+  g_assert_true (gcuda_stream_is_capturing (GCUDA_STREAM (builder), &error));
+  graph = finish (builder);
+  bed_assert_use (bed, 0);
+}
+
+/* Host functions */
+
+typedef struct
+{
+  gint called;
+  gint destroyed;
+} Call;
+
+static void
+call_run (gpointer data)
+{
+  g_atomic_int_inc (&((Call *) data)->called);
+}
+
+static void
+call_destroyed (gpointer data)
+{
+  g_atomic_int_inc (&((Call *) data)->destroyed);
+}
+
+static void
+iterate_until_is (gint *number,
+                  gint expected)
+{
+  gint64 deadline = g_get_monotonic_time () + 10 * G_TIME_SPAN_SECOND;
+
+  while (g_atomic_int_get (number) != expected && g_get_monotonic_time () < deadline)
+    if (!g_main_context_iteration (NULL, FALSE))
+      g_usleep (200);
+  g_assert_cmpint (g_atomic_int_get (number), ==, expected);
+}
+
+/* Called for each launch, in the main context; let go when graph and launches are gone. */
+static void
+test_host_function (Bed *bed,
+                    gconstpointer data)
+{
+  g_autoptr (GError) error = NULL;
+  GCudaGraphBuilder *builder = begin (bed, GCUDA_CAPTURE_MODE_GLOBAL);
+  g_autoptr (GCudaGraphBuilder) forked = gcuda_graph_builder_fork (builder, &error);
+  g_autoptr (GCudaGraph) graph = NULL;
+  Call calls[2] = { { 0 } };
+
+  g_assert_true (gcuda_stream_launch_host_function (GCUDA_STREAM (builder), call_run, &calls[0], call_destroyed, &error));
+  assert_no_error (error);
+  g_assert_true (gcuda_stream_launch_host_function (GCUDA_STREAM (forked), call_run, &calls[1], call_destroyed, &error));
+  assert_no_error (error);
+  g_assert_true (gcuda_graph_builder_join (builder, forked, &error));
+  graph = finish (builder);
+  g_object_unref (builder);
+  while (g_main_context_iteration (NULL, FALSE))
+    ;
+  g_assert_cmpint (calls[0].called + calls[1].called, ==, 0);
+  for (guint round = 0; round < 3; round++)
+    launch (graph, bed);
+  for (guint i = 0; i < 2; i++)
+    iterate_until_is (&calls[i].called, 3);
+  g_assert_cmpint (calls[0].destroyed + calls[1].destroyed, ==, 0);
+  launch (graph, bed);
+  g_clear_object (&graph);
+  for (guint i = 0; i < 2; i++)
+    {
+      iterate_until_is (&calls[i].destroyed, 1);
+      g_assert_cmpint (calls[i].called, ==, 4);
+    }
+}
+
+/* A host function does not keep its builder, else that would never be dropped. */
+static void
+test_host_function_abandoned (Bed *bed,
+                              gconstpointer data)
+{
+  g_autoptr (GError) error = NULL;
+  Call call = { 0 };
+  GCudaGraphBuilder *builder = begin (bed, GCUDA_CAPTURE_MODE_GLOBAL);
+
+  g_assert_true (gcuda_stream_launch_host_function (GCUDA_STREAM (builder), call_run, &call, call_destroyed, &error));
+  g_assert_finalize_object (builder);
+  iterate_until_is (&call.destroyed, 1);
+  g_assert_cmpint (call.called, ==, 0);
+}
+
+/* Events */
+
+static void
+test_events (Bed *bed,
+             gconstpointer data)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (GCudaBuffer) a = allocate (bed);
+  g_autoptr (GCudaBuffer) b = allocate (bed);
+  g_autoptr (GCudaStream) other = gcuda_stream_new (bed->context, GCUDA_STREAM_FLAGS_NONE, 0, &error);
+  g_autoptr (GCudaEvent) begun = gcuda_event_new (bed->context, GCUDA_EVENT_FLAGS_NONE, &error);
+  g_autoptr (GCudaEvent) done = gcuda_event_new (bed->context, GCUDA_EVENT_FLAGS_NONE, &error);
+  g_autoptr (GCudaGraphBuilder) builder = NULL;
+  g_autoptr (GCudaGraph) graph = NULL;
+
+  g_assert_true (gcuda_stream_synchronize (bed->stream, &error));
+  builder = begin (bed, GCUDA_CAPTURE_MODE_GLOBAL);
+  g_assert_true (gcuda_graph_builder_add_event_wait (builder, begun, &error));
+  assert_no_error (error);
+  g_assert_true (gcuda_buffer_copy_to (a, b, GCUDA_STREAM (builder), &error));
+  g_assert_true (gcuda_graph_builder_add_event_record (builder, done, &error));
+  assert_no_error (error);
+  g_assert_false (gcuda_graph_builder_add_event_record (builder, NULL, &error));
+  assert_error_and_clear (error, GCUDA_ERROR_INVALID_ARGUMENT);
+  graph = finish (builder);
+  for (guint8 round = 1; round < 4; round++)
+    {
+      /* Ordered by these events alone. */
+      pattern_fill (a, round, other);
+      g_assert_true (gcuda_event_record (begun, other, &error));
+      launch (graph, bed);
+      g_assert_true (gcuda_stream_wait_event (other, done, &error));
+      assert_no_error (error);
+      pattern_assert (b, round, other);
+    }
+  g_assert_true (gcuda_event_synchronize (done, &error));
+  assert_no_error (error);
+  /* The graph has them, whoever lets them go. */
+  gcuda_event_close (done, NULL);
+  gcuda_event_close (begun, NULL);
+  launch (graph, bed);
+  g_assert_true (gcuda_stream_synchronize (bed->stream, &error));
+  assert_no_error (error);
+}
+
+/* Graphs within graphs */
+
+static void
+test_child (Bed *bed,
+            gconstpointer data)
+{
+  g_autoptr (GError) error = NULL;
+  GCudaBuffer *a = allocate (bed), *b = allocate (bed);
+  g_autoptr (GCudaBuffer) c = allocate (bed);
+  g_autoptr (GCudaGraphBuilder) inner = NULL;
+  g_autoptr (GCudaGraphBuilder) builder = NULL;
+  GCudaGraphDefinition *child;
+  g_autoptr (GCudaGraph) graph = NULL;
+
+  g_assert_true (gcuda_stream_synchronize (bed->stream, &error));
+  inner = begin (bed, GCUDA_CAPTURE_MODE_GLOBAL);
+  pattern_fill (a, 6, GCUDA_STREAM (inner));
+  g_assert_true (gcuda_buffer_copy_to (a, b, GCUDA_STREAM (inner), &error));
+  child = gcuda_graph_builder_finish (inner, &error);
+  assert_no_error (error);
+  builder = begin (bed, GCUDA_CAPTURE_MODE_GLOBAL);
+  g_assert_true (gcuda_graph_builder_add_graph (builder, child, &error));
+  assert_no_error (error);
+  g_assert_true (gcuda_buffer_copy_to (b, c, GCUDA_STREAM (builder), &error));
+  assert_no_error (error);
+  g_assert_false (gcuda_graph_builder_add_graph (builder, NULL, &error));
+  assert_error_and_clear (error, GCUDA_ERROR_INVALID_ARGUMENT);
+  gcuda_graph_definition_close (child, NULL);
+  g_assert_false (gcuda_graph_builder_add_graph (builder, child, &error));
+  assert_error_and_clear (error, GCUDA_ERROR_CLOSED);
+  g_object_unref (child);
+  graph = finish (builder);
+  /* What the inner graph kept, the outer one does. */
+  g_object_unref (a);
+  g_object_unref (b);
+  launch (graph, bed);
+  pattern_assert (c, 6, bed->stream);
+}
+
+int
+main (int argc,
+      char **argv)
+{
+  gcuda_test_init (&argc, &argv);
+  bed_add ("/graph-builder/modes", test_modes);
+  bed_add ("/graph-builder/given-stream", test_given_stream);
+  bed_add ("/graph-builder/per-thread", test_per_thread);
+  bed_add ("/graph-builder/arguments", test_arguments);
+  bed_add ("/graph-builder/refused", test_refused);
+  bed_add ("/graph-builder/after-finish", test_after_finish);
+  bed_add ("/graph-builder/fork-join", test_fork_join);
+  bed_add ("/graph-builder/plain-stream-joins", test_plain_stream_joins);
+  bed_add ("/graph-builder/unjoined-stream", test_unjoined_stream);
+  bed_add ("/graph-builder/invalidated", test_invalidated);
+  bed_add ("/graph-builder/finish-elsewhere", test_finish_elsewhere);
+  bed_add ("/graph-builder/abandoned", test_abandoned);
+  bed_add ("/graph-builder/abandoned-loop", test_abandoned_loop);
+  bed_add ("/graph-builder/deallocation-stream", test_deallocation_stream);
+  bed_add ("/graph-builder/host-function", test_host_function);
+  bed_add ("/graph-builder/host-function-abandoned", test_host_function_abandoned);
+  bed_add ("/graph-builder/events", test_events);
+  bed_add ("/graph-builder/child", test_child);
+  return g_test_run ();
+}
