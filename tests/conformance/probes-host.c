@@ -231,6 +231,11 @@ probe_registered_pages (void)
   only (C (cuMemcpyHtoDAsync, d, pages, 4096, s), "as host memory");
   only (C (cuStreamSynchronize, s), "synchronize");
   only (C (cuMemHostUnregister, pages), "unregister");
+
+  /* Last: it may be noticed only when the context is lost. */
+  only (C (cuMemHostRegister, pages + 4096, 4096, CU_MEMHOSTREGISTER_READ_ONLY), "another page");
+  only (C (cuMemsetD8Async, (CUdeviceptr) (gsize) pages + 4096, 1, 16, s), "fill it");
+  only (C (cuStreamSynchronize, s), "synchronize");
 }
 
 /* ---- calls on addresses while no context is current ---- */
