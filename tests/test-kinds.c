@@ -463,6 +463,77 @@ test_copy_2d (Bed *bed,
   finish (bed);
 }
 
+/* To another device and back, on a stream of either. */
+static void
+test_another_device (Bed *bed,
+                     gconstpointer data)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (GListModel) devices = gcuda_get_devices (&error);
+  g_autoptr (GCudaDevice) far = NULL;
+  g_autoptr (GCudaContext) far_context = NULL;
+  g_autoptr (GCudaStream) far_stream = NULL;
+  g_autoptr (GCudaDeviceMemoryResource) pool = NULL;
+  GCudaStream *streams[2];
+
+  g_assert_no_error (error);
+  if (g_list_model_get_n_items (devices) < 2)
+    return;
+  far = g_list_model_get_item (devices, 1);
+  far_stream = gcuda_stream_new_for_device (far, &error);
+  g_assert_no_error (error);
+  pool = gcuda_device_memory_resource_new_pool (far, 0, GCUDA_HANDLE_TYPES_NONE, &error);
+  g_assert_no_error (error);
+  streams[0] = bed->stream;
+  streams[1] = far_stream;
+  for (gsize i = 0; i < G_N_ELEMENTS (streams); i++)
+    {
+      g_autoptr (GCudaBuffer) near = make (bed, data, SIZE);
+      g_autoptr (GCudaBuffer) there = gcuda_memory_resource_allocate (GCUDA_MEMORY_RESOURCE (pool), SIZE, far_stream, &error);
+
+      g_assert_no_error (error);
+      pattern_fill (near, 0x51, bed->stream);
+      pattern_fill (there, 0x52, far_stream);
+      g_assert_true (gcuda_stream_wait_stream (bed->stream, far_stream, &error));
+      g_assert_true (gcuda_stream_wait_stream (far_stream, bed->stream, &error));
+      g_assert_true (gcuda_buffer_copy_range (near, 0, there, 0, SIZE / 2, streams[i], &error));
+      g_assert_no_error (error);
+      g_assert_true (gcuda_buffer_copy_range (there, SIZE / 2, near, SIZE / 2, SIZE / 2, streams[i], &error));
+      g_assert_no_error (error);
+      g_assert_true (gcuda_buffer_copy_2d (near, 0, 512, there, SIZE / 2, 256, 200, 10, streams[i], &error));
+      g_assert_no_error (error);
+      g_assert_true (gcuda_stream_wait_stream (streams[1 - i], streams[i], &error));
+      {
+        g_autoptr (GBytes) bytes = gcuda_buffer_download (near, 0, SIZE, bed->stream, &error);
+        g_autoptr (GBytes) far_bytes = NULL;
+        const guint8 *read;
+
+        g_assert_no_error (error);
+        read = g_bytes_get_data (bytes, NULL);
+        for (gsize at = 0; at < SIZE; at++)
+          g_assert_cmpuint (read[at], ==, at < SIZE / 2 ? 0x51 : 0x52);
+        far_bytes = gcuda_buffer_download (there, 0, SIZE, far_stream, &error);
+        g_assert_no_error (error);
+        read = g_bytes_get_data (far_bytes, NULL);
+        for (gsize at = 0; at < SIZE; at++)
+          {
+            const gboolean inside = at < SIZE / 2 || ((at - SIZE / 2) / 256 < 10 && (at - SIZE / 2) % 256 < 200);
+
+            g_assert_cmpuint (read[at], ==, inside ? 0x51 : 0x52);
+          }
+      }
+    }
+  g_assert_true (gcuda_stream_synchronize (far_stream, &error));
+  finish (bed);
+  /* What the bed did not have. */
+  far_context = gcuda_device_get_primary_context (far, &error);
+  g_clear_object (&far_stream);
+  g_clear_object (&pool);
+  finish (bed);
+  g_assert_true (gcuda_context_close (far_context, &error));
+  g_assert_no_error (error);
+}
+
 int
 main (int argc,
       char **argv)
@@ -483,6 +554,7 @@ main (int argc,
     { "capture", test_capture },
     { "accessible", test_accessible },
     { "map", test_map },
+    { "another-device", test_another_device },
   };
 
   gcuda_test_init (&argc, &argv);

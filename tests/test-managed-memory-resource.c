@@ -334,12 +334,12 @@ test_preferred (Bed *bed,
   finish (bed);
 }
 
-#define ASSERT_REFUSED(call, code)      \
-  G_STMT_START                          \
-  {                                     \
-    g_assert_false (call);              \
+#define ASSERT_REFUSED(call, code)        \
+  G_STMT_START                            \
+  {                                       \
+    g_assert_false (call);                \
     assert_error_and_clear (error, code); \
-  }                                     \
+  }                                       \
   G_STMT_END
 
 /* Each call, on memory that is not managed, and with places that are not there: nothing was changed. */

@@ -377,7 +377,7 @@ gcuda_buffer_is_accessed_by (GCudaBuffer *self,
   if (result != CUDA_SUCCESS)
     return _gcuda_fail_driver (error, result, "%s: counting devices", what);
   id = place.type == CU_MEM_LOCATION_TYPE_DEVICE ? place.id : place.type == CU_MEM_LOCATION_TYPE_HOST ? CU_DEVICE_CPU
-                                                                                                        : NOWHERE;
+                                                                                                      : NOWHERE;
   answers = g_new (gint32, n_devices + 1);
   for (int i = 0; i <= n_devices; i++)
     answers[i] = NOWHERE;

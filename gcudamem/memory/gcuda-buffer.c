@@ -947,6 +947,30 @@ copy_sides_are_host (const CopySides *sides,
   return *from_host || *to_host;
 }
 
+/* Between host memory and another device's the driver looks at the copy from the current context: that of the memory on a
+ * device. But for a default stream the current context says which stream it is, and stays. */
+static CUresult
+copy_sides_enter (const CopySides *sides,
+                  gboolean from_host,
+                  gboolean to_host,
+                  CUstream handle,
+                  GCudaContextScope *scope)
+{
+  scope->pushed = FALSE;
+  if (sides->source_context == NULL || from_host == to_host || handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD)
+    return CUDA_SUCCESS;
+  return _gcuda_context_scope_enter (scope, (from_host ? sides->destination_context : sides->source_context)->handle);
+}
+
+static CUresult
+copy_sides_leave (GCudaContextScope *scope,
+                  CUresult result)
+{
+  CUresult left = _gcuda_context_scope_leave (scope);
+
+  return result != CUDA_SUCCESS ? result : left;
+}
+
 /* Begins a copy of one or two allocations. What may lie across pieces of memory needs a context that is current. */
 static gboolean
 copy_call_begin (GCudaStreamCall *call,
@@ -986,9 +1010,18 @@ copy_linear (const CopySides *sides,
     return CUDA_SUCCESS;
   if (G_UNLIKELY (copy_sides_are_host (sides, &from_host, &to_host)))
     {
+      GCudaContextScope scope;
+      CUresult result = copy_sides_enter (sides, from_host, to_host, handle, &scope);
+
+      if (result != CUDA_SUCCESS)
+        return result;
       if (from_host && to_host)
-        return _gcuda_driver.MemcpyAsync (to, from, size, handle);
-      return from_host ? _gcuda_driver.MemcpyHtoDAsync (to, (gconstpointer) (guintptr) from, size, handle) : _gcuda_driver.MemcpyDtoHAsync ((gpointer) (guintptr) to, from, size, handle);
+        result = _gcuda_driver.MemcpyAsync (to, from, size, handle);
+      else if (from_host)
+        result = _gcuda_driver.MemcpyHtoDAsync (to, (gconstpointer) (guintptr) from, size, handle);
+      else
+        result = _gcuda_driver.MemcpyDtoHAsync ((gpointer) (guintptr) to, from, size, handle);
+      return copy_sides_leave (&scope, result);
     }
   if (sides->source_context != NULL)
     return _gcuda_driver.MemcpyPeerAsync (to, sides->destination_context->handle, from, sides->source_context->handle, size, handle);
@@ -1062,7 +1095,8 @@ check_overlap (guint64 source,
  * @error: return location for an error, or %NULL
  *
  * Copies a part of a buffer to another, in the order of @stream. Between two devices it works whether or not they have
- * access to each other's memory. Blocks no thread. Any thread.
+ * access to each other's memory. Blocks no thread; but from one piece of page-locked memory of a pool to another the driver
+ * may copy at once, when all before it is done. Any thread.
  *
  * Errors: `INVALID_ARGUMENT` for parts that overlap or do not lie in their buffers, no buffer, or no stream; `CLOSED`;
  * `FORKED`; what the driver answers. Then nothing was written; but of virtual memory whose chunks have to be copied one by
@@ -1214,6 +1248,7 @@ gcuda_buffer_copy_2d (GCudaBuffer *self,
             }
           else if (row_size > 0 && rows > 0)
             {
+              GCudaContextScope scope;
               CUDA_MEMCPY2D copy = {
                 .srcMemoryType = from_host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE,
                 .srcHost = (gconstpointer) (guintptr) from,
@@ -1227,7 +1262,9 @@ gcuda_buffer_copy_2d (GCudaBuffer *self,
                 .Height = rows,
               };
 
-              result = _gcuda_driver.Memcpy2DAsync (&copy, call.handle);
+              result = copy_sides_enter (&sides, from_host, to_host, call.handle, &scope);
+              if (result == CUDA_SUCCESS)
+                result = copy_sides_leave (&scope, _gcuda_driver.Memcpy2DAsync (&copy, call.handle));
             }
           success = _gcuda_stream_call_end (&call, result, what, error);
         }

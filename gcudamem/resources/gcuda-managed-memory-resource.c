@@ -529,8 +529,8 @@ get_pool (GCudaManagedMemoryResource *self,
  */
 gboolean
 gcuda_managed_memory_resource_set_release_threshold (GCudaManagedMemoryResource *self,
-                                                    guint64 threshold,
-                                                    GError **error)
+                                                     guint64 threshold,
+                                                     GError **error)
 {
   static const char what[] = "setting the release threshold of a memory pool";
   GCudaMemoryPool *pool;
@@ -562,8 +562,8 @@ gcuda_managed_memory_resource_set_release_threshold (GCudaManagedMemoryResource 
  */
 gboolean
 gcuda_managed_memory_resource_trim (GCudaManagedMemoryResource *self,
-                                   guint64 keep,
-                                   GError **error)
+                                    guint64 keep,
+                                    GError **error)
 {
   GCudaMemoryPool *pool;
 
@@ -588,7 +588,7 @@ gcuda_managed_memory_resource_trim (GCudaManagedMemoryResource *self,
  */
 GCudaPoolStatistics *
 gcuda_managed_memory_resource_get_statistics (GCudaManagedMemoryResource *self,
-                                             GError **error)
+                                              GError **error)
 {
   GCudaMemoryPool *pool;
 
@@ -613,7 +613,7 @@ gcuda_managed_memory_resource_get_statistics (GCudaManagedMemoryResource *self,
  */
 gboolean
 gcuda_managed_memory_resource_reset_high_marks (GCudaManagedMemoryResource *self,
-                                               GError **error)
+                                                GError **error)
 {
   GCudaMemoryPool *pool;
 

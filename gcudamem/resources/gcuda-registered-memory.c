@@ -17,7 +17,7 @@ struct _GCudaRegistration
   GCudaMemoryResource parent_instance;
 
   GCudaContextBox *context;
-  GBytes *bytes;               /* one of both, or neither */
+  GBytes *bytes; /* one of both, or neither */
   GObject *owner;
   GMainContext *owner_context; /* where the owner is dropped */
 };

@@ -288,6 +288,8 @@ check_side (guint64 address, gsize size, SimSide side, gboolean write, SimDevice
     return CUDA_ERROR_INVALID_VALUE;
   if (side != SIDE_KNOWN && allocation->kind == SIM_ALLOCATION_REGISTERED)
     {
+      if (write && allocation->read_only)
+        return CUDA_ERROR_INVALID_VALUE;
       /* May reach into ordinary memory behind it. */
       *known = size <= allocation->base + allocation->size - address;
       return CUDA_SUCCESS;

@@ -153,6 +153,7 @@ host_register (void *p, gsize size, unsigned int flags)
   allocation = sim_allocation_new (SIM_ALLOCATION_REGISTERED, address, size, context->device);
   allocation->context = context;
   allocation->context_id = context->id;
+  allocation->read_only = (flags & CU_MEMHOSTREGISTER_READ_ONLY) != 0;
   allocation->flags = (flags & (CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP)) | CU_MEMHOSTALLOC_DEVICEMAP;
   return CUDA_SUCCESS;
 }

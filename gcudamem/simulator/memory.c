@@ -896,8 +896,9 @@ may_access (SimAllocation *allocation, gboolean write, SimDevice *device, gboole
       return sim.peer_access && device->primary->alive && g_hash_table_contains (device->primary->peers, allocation->context);
     case SIM_ALLOCATION_GRAPH:
       return (allocation->live || (sim_building != NULL && allocation->graph == sim_building->id)) && allocation->device == device;
-    case SIM_ALLOCATION_PINNED:
     case SIM_ALLOCATION_REGISTERED:
+      return !write || !allocation->read_only;
+    case SIM_ALLOCATION_PINNED:
     case SIM_ALLOCATION_MANAGED:
     case SIM_ALLOCATION_IPC:
     default:

@@ -709,6 +709,7 @@ struct _SimAllocation
   guint64 graph;           /* id of its graph */
   guint graph_refs;        /* the graph, its exec, being live or freed */
   gboolean sync_memops;
+  gboolean read_only; /* registered for reading only */
 
   /* virtual memory */
   SimMemory *memory;

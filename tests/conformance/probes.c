@@ -58,6 +58,12 @@ void probe_pool_props (void);
 void probe_registered (void);
 void probe_error_names (void);
 void probe_vmm_borders (void);
+void probe_host_pool_copies (void);
+void probe_managed_pool (void);
+void probe_managed_parts (void);
+void probe_registered_pages (void);
+void probe_without_context (void);
+void probe_managed_capture (void);
 void probe_null (int n);
 
 #define NULL_PROBE(n)         \
@@ -154,6 +160,12 @@ const Probe probes[] = {
   { "registered", probe_registered, FALSE },
   { "error_names", probe_error_names, FALSE },
   { "vmm_borders", probe_vmm_borders, FALSE },
+  { "host_pool_copies", probe_host_pool_copies, FALSE },
+  { "managed_pool", probe_managed_pool, FALSE },
+  { "managed_parts", probe_managed_parts, FALSE },
+  { "registered_pages", probe_registered_pages, FALSE },
+  { "without_context", probe_without_context, FALSE },
+  { "managed_capture", probe_managed_capture, FALSE },
 
   { "null00", null_0, FALSE },
   { "null02", null_2, FALSE },

@@ -33,8 +33,23 @@ const Ordered = GObject.registerClass(class Ordered extends Resource {
 let resources = [new Resource({device}), new Ordered({device})];
 `;
 
+const HOST = `
+let resources = [GCuda.PinnedMemoryResource.new(device), GCuda.PinnedMemoryResource.new_unpooled(device, false),
+    GCuda.ManagedMemoryResource.new(device, null)];
+let buffers = [...resources.map(resource => resource.allocate(2 ** 16, stream)),
+    GCuda.Buffer.new_for_bytes(device, new GLib.Bytes(new Uint8Array(2 ** 16)), stream)];
+let maps = buffers.map(buffer => buffer.map(GCuda.MapFlags.READ, stream));
+`;
+
 const EXITS = {
     'nothing': '',
+    'memory of the host': HOST,
+    'memory of the host, dropped': `${HOST} maps = buffers = resources = null; System.gc();`,
+    'memory of the host, in a cycle': `${HOST}
+for (const i in maps)
+    Object.assign(maps[i], {buffer: buffers[i]}).buffer.map_of_it = maps[i];
+maps = buffers = resources = null;
+`,
     'globals': `${BUFFERS}
 const views = buffers.map(buffer => buffer.new_view(16, 16));
 const event = GCuda.Event.new_for_device(device, GCuda.EventFlags.NONE);
