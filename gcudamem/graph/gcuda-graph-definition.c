@@ -282,7 +282,7 @@ gcuda_graph_definition_get_handle (GCudaGraphDefinition *self)
  *
  * Errors: `CLOSED`; `FORKED`; what the driver answers.
  *
- * Returns: (transfer full) (element-type GCudaGraphNode): the nodes
+ * Returns: (transfer container) (element-type GCudaGraphNode): the nodes, which the array has references to
  *
  * Since: 0.1
  */
