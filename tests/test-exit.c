@@ -31,6 +31,9 @@ static struct
   GCudaMemoryResource *pinned, *pieces, *managed;
   GCudaBuffer *in_pinned, *in_pieces, *in_managed, *of_bytes; /* memory that the host uses as well */
   GCudaHostMap *map;
+  GCudaGraphDefinition *definition;
+  GCudaGraphNode *node;
+  GCudaGraph *graph; /* launched; so is another, which was dropped */
   GCudaBuffer *buffer, *view, *on_legacy, *on_per_thread, *on_far, *plain, *foreign, *in_shared;
 } all;
 
@@ -72,6 +75,36 @@ allocate_per_thread (gpointer data)
   g_assert_no_error (error);
   finish_per_thread ();
   return NULL;
+}
+
+static void
+host_function (gpointer data)
+{
+}
+
+static void
+make_graphs (void)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (GCudaBuffer) kept = gcuda_memory_resource_allocate (all.pool, SIZE, all.stream, &error);
+  g_autoptr (GCudaGraph) dropped = NULL;
+  g_autoptr (GCudaGraphNode) function = NULL;
+
+  g_assert_no_error (error);
+  all.definition = gcuda_graph_definition_new (all.context, &error);
+  g_assert_no_error (error);
+  all.node = gcuda_graph_definition_add_fill (all.definition, NULL, 0, kept, 0, SIZE, 0x88, 1, &error);
+  g_assert_no_error (error);
+  function = gcuda_graph_definition_add_host_function (all.definition, &all.node, 1, host_function, NULL, NULL, &error);
+  g_assert_no_error (error);
+  all.graph = gcuda_graph_definition_instantiate (all.definition, GCUDA_GRAPH_FLAGS_NONE, NULL, &error);
+  g_assert_no_error (error);
+  dropped = gcuda_graph_definition_instantiate (all.definition, GCUDA_GRAPH_FLAGS_NONE, NULL, &error);
+  g_assert_no_error (error);
+  g_assert_true (gcuda_graph_launch (all.graph, all.stream, &error));
+  g_assert_no_error (error);
+  g_assert_true (gcuda_graph_launch (dropped, all.stream, &error));
+  g_assert_no_error (error);
 }
 
 static void
@@ -175,6 +208,7 @@ make_all (gboolean held)
   g_assert_no_error (error);
   g_assert_true (gcuda_buffer_close (closed, NULL, &error));
   g_assert_no_error (error);
+  make_graphs ();
 }
 
 static void
@@ -192,6 +226,9 @@ drop_all (void)
   g_clear_object (&all.managed);
   g_clear_object (&all.pinned);
   g_clear_object (&all.pieces);
+  g_clear_object (&all.graph);
+  g_clear_object (&all.definition);
+  g_clear_object (&all.node);
   g_clear_object (&all.view);
   g_clear_object (&all.buffer);
   g_clear_object (&all.on_legacy);
@@ -515,6 +552,18 @@ use_forked (void)
     assert_forked (gcuda_buffer_is_accessed_by (all.in_managed, host, &error), &error);
   }
   gcuda_host_map_unmap (all.map);
+  assert_forked (gcuda_graph_definition_new (all.context, &error) != NULL, &error);
+  assert_forked (gcuda_graph_definition_add_empty (all.definition, NULL, 0, &error) != NULL, &error);
+  assert_forked (gcuda_graph_definition_get_nodes (all.definition, &error) != NULL, &error);
+  assert_forked (gcuda_graph_definition_instantiate (all.definition, GCUDA_GRAPH_FLAGS_NONE, NULL, &error) != NULL, &error);
+  assert_forked (gcuda_graph_builder_new (all.context, GCUDA_CAPTURE_MODE_GLOBAL, &error) != NULL, &error);
+  assert_forked (gcuda_graph_builder_new_for_stream (all.stream, GCUDA_CAPTURE_MODE_GLOBAL, &error) != NULL, &error);
+  assert_forked (gcuda_graph_launch (all.graph, all.stream, &error), &error);
+  assert_forked (gcuda_graph_upload (all.graph, all.stream, &error), &error);
+  assert_forked (gcuda_graph_update (all.graph, all.definition, &error), &error);
+  assert_forked (gcuda_graph_update_fill (all.graph, all.node, all.buffer, 0, SIZE, 1, 1, &error), &error);
+  assert_forked (gcuda_graph_memory_resource_new (all.device, &error) != NULL, &error);
+  g_assert_cmpuint (gcuda_graph_definition_get_handle (all.definition), ==, 0);
   assert_forked (gcuda_buffer_new_for_address (all.device, 0x1000, SIZE, NULL, all.stream, &error) != NULL, &error);
   assert_forked (gcuda_buffer_fill (all.buffer, 1, 1, all.stream, &error), &error);
   assert_forked (gcuda_buffer_copy_to (all.buffer, all.on_legacy, all.stream, &error), &error);
@@ -947,6 +996,94 @@ child_reset (void)
   return 0;
 }
 
+/* In the middle of a capture. */
+
+static struct
+{
+  GCudaGraphBuilder *builder, *forked;
+  GCudaMemoryResource *memory;
+  GCudaBuffer *buffer, *in_graph;
+} captured;
+
+static void
+make_capture (void)
+{
+  g_autoptr (GError) error = NULL;
+  GCudaStream *stream;
+
+  all.device = gcuda_device_new (0, &error);
+  all.stream = gcuda_stream_new_for_device (all.device, &error);
+  g_assert_no_error (error);
+  all.pool = GCUDA_MEMORY_RESOURCE (gcuda_device_memory_resource_new (all.device, &error));
+  captured.buffer = gcuda_memory_resource_allocate (all.pool, SIZE, all.stream, &error);
+  g_assert_no_error (error);
+  captured.memory = GCUDA_MEMORY_RESOURCE (gcuda_graph_memory_resource_new (all.device, &error));
+  captured.builder = gcuda_graph_builder_new (gcuda_stream_get_context (all.stream), GCUDA_CAPTURE_MODE_GLOBAL, &error);
+  g_assert_no_error (error);
+  stream = GCUDA_STREAM (captured.builder);
+  pattern_fill (captured.buffer, 1, stream);
+  captured.in_graph = gcuda_memory_resource_allocate (captured.memory, SIZE, stream, &error);
+  g_assert_no_error (error);
+  pattern_fill (captured.in_graph, 1, stream);
+  g_assert_true (gcuda_stream_launch_host_function (stream, host_function, NULL, NULL, &error));
+  g_assert_no_error (error);
+  captured.forked = gcuda_graph_builder_fork (captured.builder, &error);
+  g_assert_no_error (error);
+}
+
+static void
+drop_capture (void)
+{
+  g_clear_object (&captured.in_graph);
+  g_clear_object (&captured.builder);
+  g_clear_object (&captured.forked);
+  g_clear_object (&captured.buffer);
+  g_clear_object (&captured.memory);
+}
+
+static int
+child_capture_return (void)
+{
+  make_capture ();
+  return 0;
+}
+
+static int
+child_capture_atexit (void)
+{
+  make_capture ();
+  atexit (drop_capture);
+  return 0;
+}
+
+static int
+child_capture_fork (void)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (GCudaGraphDefinition) definition = NULL;
+  pid_t pid;
+
+  make_capture ();
+  pid = fork ();
+  g_assert_cmpint (pid, >=, 0);
+  if (pid == 0)
+    {
+      alarm (20);
+      assert_forked (gcuda_graph_builder_finish (captured.builder, &error) != NULL, &error);
+      assert_forked (gcuda_graph_builder_fork (captured.builder, &error) != NULL, &error);
+      assert_forked (gcuda_buffer_fill (captured.buffer, 2, 1, GCUDA_STREAM (captured.builder), &error), &error);
+      drop_capture ();
+      exit (0);
+    }
+  wait_for (pid);
+  g_assert_true (gcuda_graph_builder_join (captured.builder, captured.forked, &error));
+  g_assert_no_error (error);
+  definition = gcuda_graph_builder_finish (captured.builder, &error);
+  g_assert_no_error (error);
+  drop_capture ();
+  return 0;
+}
+
 /* Reset, and then just the end. */
 static int
 child_reset_return (void)
@@ -974,6 +1111,9 @@ static const struct
   { "end/return", child_return, FALSE },
   { "end/return-held", child_return_held, FALSE },
   { "end/exit", child_exit, FALSE },
+  { "capture/return", child_capture_return, FALSE },
+  { "capture/atexit", child_capture_atexit, FALSE },
+  { "capture/fork", child_capture_fork, FALSE },
   { "end/exit-at-once", child_exit_at_once, FALSE },
   { "end/atexit-before", child_atexit_before, FALSE },
   { "end/atexit-before-held", child_atexit_before_held, FALSE },

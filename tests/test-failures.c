@@ -39,6 +39,16 @@ typedef struct
   GCudaBuffer *d;                     /* of it */
   gpointer host_memory;
 
+  GCudaGraphBuilder *builder;
+  GCudaGraphBuilder *forked;
+  GCudaGraphDefinition *definition;
+  GCudaGraphNode *fill;
+  GCudaGraphNode *copy;
+  GCudaGraph *graph;
+  GCudaGraphMemoryResource *graph_memory;
+  GCudaBuffer *in_graph; /* memory of the definition */
+  gboolean graphs;       /* there were any */
+
   gpointer made; /* what the operation returned */
 } Scene;
 
@@ -687,6 +697,7 @@ tear_down_capture (Scene *scene)
 
   assert_cuda (RAW (cuStreamEndCapture) (gcuda_stream_get_cuda_stream (scene->stream), &graph));
   assert_cuda (RAW (cuGraphDestroy) (graph));
+  scene->graphs = TRUE;
 }
 
 static gboolean
@@ -1086,6 +1097,171 @@ run_upload_pinned (Scene *scene,
   return gcuda_buffer_upload (scene->d, 0, scene->bytes, scene->stream, error);
 }
 
+/* Graphs */
+
+static void
+set_up_builder (Scene *scene)
+{
+  g_autoptr (GError) error = NULL;
+
+  scene->builder = gcuda_graph_builder_new (scene->bed->context, GCUDA_CAPTURE_MODE_RELAXED, &error);
+  g_assert_no_error (error);
+  pattern_fill (scene->a, 0x44, GCUDA_STREAM (scene->builder));
+  scene->graph_memory = gcuda_graph_memory_resource_new (scene->bed->device, &error);
+  g_assert_no_error (error);
+}
+
+static void
+set_up_forked (Scene *scene)
+{
+  g_autoptr (GError) error = NULL;
+
+  set_up_builder (scene);
+  scene->forked = gcuda_graph_builder_fork (scene->builder, &error);
+  g_assert_no_error (error);
+  pattern_fill (scene->b, 0x44, GCUDA_STREAM (scene->forked));
+}
+
+static void
+set_up_definition (Scene *scene)
+{
+  g_autoptr (GError) error = NULL;
+
+  scene->definition = gcuda_graph_definition_new (scene->bed->context, &error);
+  g_assert_no_error (error);
+  scene->fill = gcuda_graph_definition_add_fill (scene->definition, NULL, 0, scene->a, 0, SIZE, 0x11, 1, &error);
+  g_assert_no_error (error);
+  scene->copy = gcuda_graph_definition_add_copy (scene->definition, &scene->fill, 1, scene->b, 0, scene->c, 0, SIZE, &error);
+  g_assert_no_error (error);
+}
+
+static void
+set_up_definition_and_builder (Scene *scene)
+{
+  set_up_builder (scene);
+  set_up_definition (scene);
+}
+
+static void
+set_up_graph (Scene *scene)
+{
+  g_autoptr (GError) error = NULL;
+
+  set_up_definition (scene);
+  scene->graph = gcuda_graph_definition_instantiate (scene->definition, GCUDA_GRAPH_FLAGS_NONE, NULL, &error);
+  g_assert_no_error (error);
+}
+
+static void
+set_up_graph_memory (Scene *scene)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (GCudaGraphNode) node = NULL;
+
+  set_up_definition (scene);
+  node = gcuda_graph_definition_add_allocation (scene->definition, NULL, 0, SIZE, scene->bed->stream, &scene->in_graph, &error);
+  g_assert_no_error (error);
+}
+
+static void
+tear_down_graph (Scene *scene)
+{
+  g_clear_object (&scene->made);
+  g_clear_object (&scene->in_graph);
+  g_clear_object (&scene->forked);
+  g_clear_object (&scene->builder);
+  g_clear_object (&scene->graph);
+  g_clear_object (&scene->fill);
+  g_clear_object (&scene->copy);
+  g_clear_object (&scene->definition);
+  g_clear_object (&scene->graph_memory);
+  scene->graphs = TRUE;
+}
+
+#define GRAPH_OPERATION(name, call)  \
+  static gboolean                    \
+  run_##name (Scene *scene,          \
+              GError **error)        \
+  {                                  \
+    return (call);                   \
+  }
+#define BUILDER(scene) GCUDA_STREAM ((scene)->builder)
+
+GRAPH_OPERATION (builder_new, MADE (scene, gcuda_graph_builder_new (scene->bed->context, GCUDA_CAPTURE_MODE_RELAXED, error)))
+GRAPH_OPERATION (builder_new_for_stream, MADE (scene, gcuda_graph_builder_new_for_stream (scene->stream, GCUDA_CAPTURE_MODE_RELAXED, error)))
+GRAPH_OPERATION (builder_fork, MADE (scene, gcuda_graph_builder_fork (scene->builder, error)))
+GRAPH_OPERATION (builder_join, gcuda_graph_builder_join (scene->builder, scene->forked, error))
+GRAPH_OPERATION (builder_finish, MADE (scene, gcuda_graph_builder_finish (scene->builder, error)))
+GRAPH_OPERATION (builder_add_graph, gcuda_graph_builder_add_graph (scene->builder, scene->definition, error))
+GRAPH_OPERATION (builder_add_event_record, gcuda_graph_builder_add_event_record (scene->builder, scene->late, error))
+GRAPH_OPERATION (builder_add_event_wait, gcuda_graph_builder_add_event_wait (scene->builder, scene->late, error))
+GRAPH_OPERATION (builder_get_last_node, MADE (scene, gcuda_graph_builder_get_last_node (scene->builder, error)))
+GRAPH_OPERATION (builder_fill, gcuda_buffer_fill (scene->a, 0x55, 1, BUILDER (scene), error))
+GRAPH_OPERATION (builder_copy, gcuda_buffer_copy_to (scene->a, scene->b, BUILDER (scene), error))
+GRAPH_OPERATION (builder_upload, gcuda_buffer_upload (scene->a, 0, scene->bytes, BUILDER (scene), error))
+GRAPH_OPERATION (builder_host_function, gcuda_stream_launch_host_function (BUILDER (scene), (GCudaStreamFunc) g_free, NULL, NULL, error))
+GRAPH_OPERATION (builder_allocate, MADE (scene, gcuda_memory_resource_allocate (GCUDA_MEMORY_RESOURCE (scene->graph_memory), SIZE, BUILDER (scene), error)))
+GRAPH_OPERATION (fill_capturing, gcuda_buffer_fill (scene->a, 0x55, 1, scene->stream, error))
+GRAPH_OPERATION (copy_capturing, gcuda_buffer_copy_to (scene->a, scene->b, scene->stream, error))
+GRAPH_OPERATION (host_function_capturing, gcuda_stream_launch_host_function (scene->stream, (GCudaStreamFunc) g_free, NULL, NULL, error))
+GRAPH_OPERATION (definition_new, MADE (scene, gcuda_graph_definition_new (scene->bed->context, error)))
+GRAPH_OPERATION (add_empty, MADE (scene, gcuda_graph_definition_add_empty (scene->definition, &scene->fill, 1, error)))
+GRAPH_OPERATION (add_fill, MADE (scene, gcuda_graph_definition_add_fill (scene->definition, NULL, 0, scene->b, 0, SIZE, 1, 1, error)))
+GRAPH_OPERATION (add_copy, MADE (scene, gcuda_graph_definition_add_copy (scene->definition, NULL, 0, scene->a, 0, scene->b, 0, SIZE, error)))
+GRAPH_OPERATION (add_upload, MADE (scene, gcuda_graph_definition_add_upload (scene->definition, NULL, 0, scene->a, 0, scene->bytes, error)))
+GRAPH_OPERATION (add_host_function, MADE (scene, gcuda_graph_definition_add_host_function (scene->definition, NULL, 0, (GCudaStreamFunc) g_free, NULL, NULL, error)))
+GRAPH_OPERATION (add_event_record, MADE (scene, gcuda_graph_definition_add_event_record (scene->definition, NULL, 0, scene->late, error)))
+GRAPH_OPERATION (add_event_wait, MADE (scene, gcuda_graph_definition_add_event_wait (scene->definition, NULL, 0, scene->late, error)))
+GRAPH_OPERATION (add_allocation, MADE (scene, gcuda_graph_definition_add_allocation (scene->definition, NULL, 0, SIZE, scene->bed->stream, &scene->in_graph, error)))
+GRAPH_OPERATION (add_free, MADE (scene, gcuda_graph_definition_add_free (scene->definition, NULL, 0, scene->in_graph, error)))
+GRAPH_OPERATION (instantiate, MADE (scene, gcuda_graph_definition_instantiate (scene->definition, GCUDA_GRAPH_FLAGS_NONE, NULL, error)))
+GRAPH_OPERATION (instantiate_upload, MADE (scene, gcuda_graph_definition_instantiate (scene->definition, GCUDA_GRAPH_FLAGS_NONE, scene->stream, error)))
+GRAPH_OPERATION (graph_launch, gcuda_graph_launch (scene->graph, scene->stream, error))
+GRAPH_OPERATION (graph_upload, gcuda_graph_upload (scene->graph, scene->stream, error))
+GRAPH_OPERATION (graph_update, gcuda_graph_update (scene->graph, scene->definition, error))
+GRAPH_OPERATION (graph_update_fill, gcuda_graph_update_fill (scene->graph, scene->fill, scene->b, 0, SIZE, 7, 1, error))
+GRAPH_OPERATION (graph_update_copy, gcuda_graph_update_copy (scene->graph, scene->copy, scene->a, 0, scene->c, 0, SIZE, error))
+GRAPH_OPERATION (graph_memory_trim, gcuda_graph_memory_resource_trim (scene->graph_memory, error))
+GRAPH_OPERATION (graph_memory_reset, gcuda_graph_memory_resource_reset_high_marks (scene->graph_memory, error))
+
+static gboolean
+run_graph_memory_statistics (Scene *scene,
+                             GError **error)
+{
+  g_autoptr (GCudaPoolStatistics) statistics = gcuda_graph_memory_resource_get_statistics (scene->graph_memory, error);
+
+  return statistics != NULL;
+}
+
+static gboolean
+run_get_nodes (Scene *scene,
+               GError **error)
+{
+  g_autoptr (GPtrArray) nodes = gcuda_graph_definition_get_nodes (scene->definition, error);
+
+  return nodes != NULL;
+}
+
+#define WHICH_NODE                                                                    \
+  {                                                                                   \
+    "cuGraphGetNodes", "only tells which node needs a thing: else the graph keeps it" \
+  },                                                                                  \
+  {                                                                                   \
+    "cuStreamGetCaptureInfo", "the same", 2                                           \
+  }
+#define NODE_KIND                                                              \
+  {                                                                            \
+    "cuGraphNodeGetType", "the node is there, and only does not say what it is" \
+  }
+#define NODE_STAYS                                                                         \
+  {                                                                                        \
+    "cuCtxPopCurrent", "twice: what the graph has now it has, and nothing can restore that" \
+  }
+#define RELEASE_TRIED_AGAIN                             \
+  {                                                     \
+    "cuGraphReleaseUserObject", "it is done once more"  \
+  }
+
 #define RELEASES .until = "cuThreadExchangeStreamCaptureMode"
 #define UNKNOWN_QUESTION                                                                              \
   {                                                                                                   \
@@ -1208,6 +1384,49 @@ static const Operation operations[] = {
   { "buffer/set-deallocation-stream-synchronous", .flags = FLAG_RECIPE, .run = run_set_deallocation_stream_synchronous },
   { "buffer/close-with-stream", .flags = FLAG_ALL_STREAMS | FLAG_RECIPE, .run = run_close_with_stream, RELEASES },
   { "buffer/close-with-stream-synchronous", .flags = FLAG_RECIPE, .run = run_close_with_stream_synchronous, RELEASES },
+#define WITH_BUILDER    .set_up = set_up_builder, .tear_down = tear_down_graph
+#define WITH_DEFINITION .set_up = set_up_definition, .tear_down = tear_down_graph
+#define WITH_GRAPH      .set_up = set_up_graph, .tear_down = tear_down_graph
+  { "graph-builder/new", .run = run_builder_new, .tear_down = tear_down_graph, RELEASES },
+  { "graph-builder/new-for-stream", .run = run_builder_new_for_stream, .tear_down = tear_down_graph },
+  { "graph-builder/fork", .run = run_builder_fork, WITH_BUILDER,
+    .harmless = { { "cuEventDestroy", "it is done once more" }, NODE_STAYS } },
+  { "graph-builder/join", .run = run_builder_join, .set_up = set_up_forked, .tear_down = tear_down_graph, RELEASES,
+    .harmless = { { "cuEventDestroy", "it is done once more" }, NODE_STAYS } },
+  { "graph-builder/finish", .run = run_builder_finish, WITH_BUILDER, RELEASES },
+  { "graph-builder/add-graph", .run = run_builder_add_graph, .set_up = set_up_definition_and_builder, .tear_down = tear_down_graph, .harmless = { NODE_STAYS } },
+  { "graph-builder/add-event-record", .run = run_builder_add_event_record, WITH_BUILDER, .harmless = { WHICH_NODE } },
+  { "graph-builder/add-event-wait", .run = run_builder_add_event_wait, WITH_BUILDER, .harmless = { WHICH_NODE } },
+  { "graph-builder/get-last-node", .run = run_builder_get_last_node, WITH_BUILDER, .harmless = { NODE_KIND } },
+  { "graph-builder/fill", .run = run_builder_fill, WITH_BUILDER, .harmless = { WHICH_NODE } },
+  { "graph-builder/copy", .run = run_builder_copy, WITH_BUILDER, .harmless = { WHICH_NODE } },
+  { "graph-builder/upload", .run = run_builder_upload, WITH_BUILDER, .harmless = { WHICH_NODE } },
+  { "graph-builder/host-function", .run = run_builder_host_function, WITH_BUILDER, .harmless = { WHICH_NODE } },
+  { "graph-builder/allocate", .run = run_builder_allocate, WITH_BUILDER },
+  { "buffer/fill-capturing", .flags = FLAG_CAPTURING, .run = run_fill_capturing, .set_up = set_up_capture, .tear_down = tear_down_capture },
+  { "buffer/copy-capturing", .flags = FLAG_CAPTURING, .run = run_copy_capturing, .set_up = set_up_capture, .tear_down = tear_down_capture },
+  { "stream/launch-host-function-capturing", .flags = FLAG_CAPTURING, .run = run_host_function_capturing, .set_up = set_up_capture, .tear_down = tear_down_capture },
+  { "graph-definition/new", .run = run_definition_new, .tear_down = tear_down_graph },
+  { "graph-definition/add-empty", .run = run_add_empty, WITH_DEFINITION, .harmless = { NODE_KIND, NODE_STAYS } },
+  { "graph-definition/add-fill", .run = run_add_fill, WITH_DEFINITION, .harmless = { NODE_KIND, NODE_STAYS } },
+  { "graph-definition/add-copy", .run = run_add_copy, WITH_DEFINITION, .harmless = { NODE_KIND, NODE_STAYS } },
+  { "graph-definition/add-upload", .run = run_add_upload, WITH_DEFINITION, .harmless = { NODE_KIND, NODE_STAYS } },
+  { "graph-definition/add-host-function", .run = run_add_host_function, WITH_DEFINITION, .harmless = { NODE_KIND, NODE_STAYS } },
+  { "graph-definition/add-event-record", .run = run_add_event_record, WITH_DEFINITION, .harmless = { NODE_KIND, NODE_STAYS } },
+  { "graph-definition/add-event-wait", .run = run_add_event_wait, WITH_DEFINITION, .harmless = { NODE_KIND, NODE_STAYS } },
+  { "graph-definition/add-allocation", .run = run_add_allocation, WITH_DEFINITION, .harmless = { NODE_KIND, NODE_STAYS } },
+  { "graph-definition/add-free", .run = run_add_free, .set_up = set_up_graph_memory, .tear_down = tear_down_graph, .harmless = { NODE_KIND, NODE_STAYS } },
+  { "graph-definition/get-nodes", .run = run_get_nodes, WITH_DEFINITION, .harmless = { NODE_KIND } },
+  { "graph-definition/instantiate", .run = run_instantiate, WITH_DEFINITION, .harmless = { RELEASE_TRIED_AGAIN } },
+  { "graph-definition/instantiate-upload", .flags = FLAG_ALL_STREAMS, .run = run_instantiate_upload, WITH_DEFINITION, .harmless = { RELEASE_TRIED_AGAIN } },
+  { "graph/launch", .flags = FLAG_ALL_STREAMS, .run = run_graph_launch, WITH_GRAPH },
+  { "graph/upload", .flags = FLAG_ALL_STREAMS, .run = run_graph_upload, WITH_GRAPH },
+  { "graph/update", .run = run_graph_update, WITH_GRAPH, .harmless = { NODE_STAYS } },
+  { "graph/update-fill", .run = run_graph_update_fill, WITH_GRAPH, .harmless = { NODE_STAYS } },
+  { "graph/update-copy", .run = run_graph_update_copy, WITH_GRAPH, .harmless = { NODE_STAYS } },
+  { "graph-memory/statistics", .run = run_graph_memory_statistics, WITH_BUILDER },
+  { "graph-memory/reset", .run = run_graph_memory_reset, WITH_BUILDER },
+  { "graph-memory/trim", .run = run_graph_memory_trim, WITH_BUILDER },
   /* From here on nothing lives in the primary context, so that it can be closed and has to be retained anew. */
   { "closed/get-primary-context", .flags = FLAG_NO_SCENE, .run = run_get_primary_context },
   { "closed/memory-info", .flags = FLAG_NO_SCENE, .run = run_memory_info },
@@ -1342,6 +1561,12 @@ scene_assert_unchanged (Scene *scene,
       g_assert_true (gcuda_stream_is_capturing (scene->stream, &error));
       return;
     }
+  if (scene->builder != NULL)
+    {
+      g_assert_true (gcuda_stream_is_capturing (GCUDA_STREAM (scene->builder), &error));
+      g_assert_no_error (error);
+      return;
+    }
   if (!contents)
     return;
   /* Whatever the failed call queued would be done by then. */
@@ -1379,6 +1604,10 @@ scene_tear_down (Scene *scene,
   g_clear_object (&scene->far);
   g_clear_object (&scene->stream);
   g_clear_object (&scene->other);
+  /* What a graph kept goes when the driver gets to it. */
+  if (scene->graphs)
+    bed_assert_use (scene->bed, 0);
+  scene->graphs = FALSE;
   settle (scene->bed);
   g_clear_object (&scene->context);
   settle (scene->bed);

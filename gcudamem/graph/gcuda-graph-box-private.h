@@ -21,6 +21,7 @@ struct _GCudaGraphBox
   GCudaKeeperSet *keepers;
   GCudaGraphMemory *memory;
   gint closed;         /* the definition: there are only nodes left, to name what executable graphs have */
+  gint tied;           /* others have the handle: what they make of it keeps the same things */
   GCudaGraphBox *root; /* of the body of a conditional node: the graph that it is a part of, referenced */
 };
 

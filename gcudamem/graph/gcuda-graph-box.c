@@ -34,6 +34,9 @@ _gcuda_graph_box_new_body (GCudaGraphBox *root,
 {
   GCudaGraphBox *self = g_new0 (GCudaGraphBox, 1);
 
+  /* The outermost one. */
+  if (root->root != NULL)
+    root = root->root;
   self->refs = 1;
   self->handle = handle;
   self->root = _gcuda_graph_box_ref (root);
@@ -103,6 +106,9 @@ _gcuda_graph_box_close (GCudaGraphBox *self)
   GCudaKeeper *kept;
 
   if (!g_atomic_int_compare_and_exchange (&self->closed, FALSE, TRUE) || self->root != NULL)
+    return;
+  /* Then the set is theirs too. */
+  if (g_atomic_int_get (&self->tied))
     return;
   kept = _gcuda_keeper_set_exchange (self->keepers, NULL);
   g_clear_pointer (&kept, _gcuda_keeper_unref);

@@ -406,7 +406,9 @@ depend (GCudaContextBox *context,
       result = _gcuda_driver.EventRecord (event, from);
       if (result == CUDA_SUCCESS)
         result = _gcuda_driver.StreamWaitEvent (to, event, CU_EVENT_WAIT_DEFAULT);
-      _gcuda_driver.EventDestroy (event);
+      /* Once more if it fails: nothing else has it. */
+      if (_gcuda_driver.EventDestroy (event) != CUDA_SUCCESS)
+        _gcuda_driver.EventDestroy (event);
     }
   _gcuda_context_scope_leave (&scope);
   return result;

@@ -26,7 +26,6 @@ struct _GCudaGraphDefinition
   GObject parent_instance;
 
   GCudaGraphBox *graph; /* NULL for an object made by bare new */
-  gint tied;            /* others have the handle: what they make of it keeps things too */
   gboolean has_functions; /* of its own: bindings may tie those to this object */
 };
 
@@ -246,26 +245,27 @@ gcuda_graph_definition_is_closed (GCudaGraphDefinition *self)
 guint64
 gcuda_graph_definition_get_handle (GCudaGraphDefinition *self)
 {
+  GCudaGraphBox *root;
   CUuserObject object;
+  CUresult result;
 
   g_return_val_if_fail (GCUDA_IS_GRAPH_DEFINITION (self), 0);
 
   if (gcuda_graph_definition_is_closed (self) || _gcuda_driver_forked ())
     return 0;
-  if (g_atomic_int_compare_and_exchange (&self->tied, FALSE, TRUE))
+  root = self->graph->root != NULL ? self->graph->root : self->graph;
+  if (g_atomic_int_compare_and_exchange (&root->tied, FALSE, TRUE))
     {
-      CUgraph root = self->graph->root != NULL ? self->graph->root->handle : self->graph->handle;
-      CUresult result = _gcuda_keeper_set_tie (self->graph->keepers, &object);
-
+      result = _gcuda_keeper_set_tie (root->keepers, &object);
       if (result == CUDA_SUCCESS)
         {
-          result = _gcuda_driver.GraphRetainUserObject (root, object, 1, CU_GRAPH_USER_OBJECT_MOVE);
+          result = _gcuda_driver.GraphRetainUserObject (root->handle, object, 1, CU_GRAPH_USER_OBJECT_MOVE);
           if (result != CUDA_SUCCESS)
             _gcuda_driver.UserObjectRelease (object, 1);
         }
       if (result != CUDA_SUCCESS)
         {
-          g_atomic_int_set (&self->tied, FALSE);
+          g_atomic_int_set (&root->tied, FALSE);
           return 0;
         }
     }
@@ -282,7 +282,7 @@ gcuda_graph_definition_get_handle (GCudaGraphDefinition *self)
  *
  * Errors: `CLOSED`; `FORKED`; what the driver answers.
  *
- * Returns: (transfer full) (element-type GCudaGraphNode): the nodes
+ * Returns: (transfer container) (element-type GCudaGraphNode): the nodes, which the array has references to
  *
  * Since: 0.1
  */

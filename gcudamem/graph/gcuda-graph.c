@@ -354,7 +354,13 @@ _gcuda_graph_new (GCudaGraphBox *graph,
   result = instantiate (graph, keepers, &parameters, &handle);
   left = _gcuda_context_scope_leave (&scope);
   if (upload_stream != NULL)
-    _gcuda_stream_call_end (&upload, CUDA_SUCCESS, what, NULL);
+    {
+      CUresult upload_left = _gcuda_context_scope_leave (&upload.scope);
+
+      if (left == CUDA_SUCCESS)
+        left = upload_left;
+      _gcuda_stream_call_end (&upload, CUDA_SUCCESS, what, NULL);
+    }
   if (result != CUDA_SUCCESS)
     {
       const char *hint = result == CUDA_ERROR_NOT_SUPPORTED && _gcuda_graph_memory_is_used (graph->memory)

@@ -1426,14 +1426,21 @@ SIM_ENTRY (cuGraphInstantiateWithFlags, 0, (CUgraphExec *, phGraphExec), (CUgrap
   return instantiate (phGraphExec, hGraph, flags);
 }
 
+static CUresult upload (SimExec *exec, SimStream *stream);
+
 SIM_ENTRY_SZ (cuGraphInstantiateWithParams, 0, (CUgraphExec *, phGraphExec), (CUgraph, hGraph), (CUDA_GRAPH_INSTANTIATE_PARAMS *, instantiateParams))
 {
+  SimStream *stream = NULL;
   CUresult result;
 
   if (instantiateParams == NULL)
     return CUDA_ERROR_INVALID_VALUE;
   instantiateParams->hErrNode_out = NULL;
+  if (instantiateParams->flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD)
+    SIM_TRY (sim_stream (instantiateParams->hUploadStream, &stream));
   result = instantiate (phGraphExec, hGraph, instantiateParams->flags);
+  if (result == CUDA_SUCCESS && stream != NULL)
+    upload (exec_of (*phGraphExec), stream);
   instantiateParams->result_out = result == CUDA_SUCCESS ? CUDA_GRAPH_INSTANTIATE_SUCCESS : CUDA_GRAPH_INSTANTIATE_ERROR;
   return result;
 }
@@ -1462,15 +1469,11 @@ SIM_ENTRY (cuGraphExecDestroy, 0, (CUgraphExec, hGraphExec))
   return CUDA_SUCCESS;
 }
 
-SIM_ENTRY_SZ (cuGraphUpload, 0, (CUgraphExec, hGraphExec), (CUstream, hStream))
+static CUresult
+upload (SimExec *exec, SimStream *stream)
 {
-  SimExec *exec = exec_of (hGraphExec);
   SimWork work = { .kind = SIM_WORK_EMPTY };
-  SimStream *stream;
 
-  if (exec == NULL)
-    return CUDA_ERROR_INVALID_VALUE;
-  SIM_TRY (sim_stream (hStream, &stream));
   for (guint i = 0; i < exec->graph->allocations->len; i++)
     {
       SimAllocation *allocation = g_ptr_array_index (exec->graph->allocations, i);
@@ -1478,6 +1481,17 @@ SIM_ENTRY_SZ (cuGraphUpload, 0, (CUgraphExec, hGraphExec), (CUstream, hStream))
       graph_memory_reserve (allocation->device, allocation->device->graph_used + (allocation->live ? 0 : charged (allocation)));
     }
   return sim_submit (stream, &work);
+}
+
+SIM_ENTRY_SZ (cuGraphUpload, 0, (CUgraphExec, hGraphExec), (CUstream, hStream))
+{
+  SimExec *exec = exec_of (hGraphExec);
+  SimStream *stream;
+
+  if (exec == NULL)
+    return CUDA_ERROR_INVALID_VALUE;
+  SIM_TRY (sim_stream (hStream, &stream));
+  return upload (exec, stream);
 }
 
 /* The nodes of a graph as operations between START and END. */

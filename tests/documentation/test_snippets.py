@@ -34,6 +34,20 @@ C_AFTER = '''
   return 0;
 }
 '''
+PYTHON_BEFORE = '''
+import gi
+gi.require_version('GCuda', '1.0')
+from gi.repository import GCuda
+device = GCuda.get_devices()[0]
+stream = GCuda.Stream.new_for_device(device)
+resource = GCuda.DeviceMemoryResource.new(device)
+weights, activations = resource.allocate(4096, stream), resource.allocate(4096, stream)
+activations.fill(1, 1, stream)
+'''
+PYTHON_AFTER = '''
+if activations.download(stream) == bytes(4096):
+    print('in order')
+'''
 C_MAIN = '''
 int main (void)
 {
@@ -118,6 +132,12 @@ class Snippets(unittest.TestCase):
             self.in_order(self.run_c(C_BEFORE + '{' + piece + '\n  g_assert_no_error (error);\n}' + C_AFTER))
         python, = blocks('docs/host-memory.md', 'python')
         self.in_order(self.run_program([sys.executable, self.write('program.py', python)]), '7 1048576')
+
+    def test_graphs(self):
+        for piece in blocks('docs/graphs.md', 'c'):
+            self.in_order(self.run_c(C_BEFORE + piece + C_AFTER))
+        piece, = blocks('docs/graphs.md', 'python')
+        self.in_order(self.run_program([sys.executable, self.write('graph.py', PYTHON_BEFORE + piece + PYTHON_AFTER)]), 'in order')
 
     def test_testing(self):
         piece, = blocks('docs/testing-without-a-gpu.md', 'c')

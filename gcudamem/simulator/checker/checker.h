@@ -273,11 +273,17 @@ gboolean check_place_is_here (void);
 /* One was queued, and is not over. */
 gboolean check_place_is_ahead (void);
 
+/* In rules.c: a launch had it. */
+void check_user_object_launched (CUuserObject object, const CheckClock *clock);
+
 /* ---- graph.c ---- */
 
 void check_graph_instantiated (CUgraphExec exec, CUgraph graph);
 void check_graph_updated (CUgraphExec exec, CUgraph graph);
 void check_graph_exec_end (CUgraphExec exec);
+/* User objects, which tell when the launches are over. */
+void check_graph_owns (CUgraph graph, CUuserObject object, gboolean owns);
+void check_graph_owns_too (CUgraph graph, CUgraph child);
 /* What was declared for the nodes of a graph is so for its copy, and goes with it. */
 void check_graph_copied (CUgraph from, CUgraph to);
 void check_graph_end (CUgraph graph);

@@ -31,10 +31,12 @@ typedef struct
 {
   GPtrArray *nodes; /* each after those that it depends on */
   GArray *lanes;    /* slots */
+  GHashTable *owned; /* user objects, or NULL */
   CheckClock clock; /* of the latest launch */
 } Exec;
 
 static GHashTable *execs;
+static GHashTable *owned; /* graph: set of its user objects */
 static GHashTable *declared; /* node: GArray of Access, which no driver tells */
 
 static void
@@ -60,6 +62,7 @@ exec_free (gpointer data)
     }
   g_ptr_array_unref (exec->nodes);
   g_array_unref (exec->lanes);
+  g_clear_pointer (&exec->owned, g_hash_table_unref);
   check_clock_clear (&exec->clock);
   g_free (exec);
 }
@@ -232,6 +235,54 @@ add_graph (Exec *exec, CUgraph graph, const GArray *before)
   return last;
 }
 
+void
+check_graph_owns (CUgraph graph, CUuserObject object, gboolean owns)
+{
+  GHashTable *set;
+
+  if (owned == NULL)
+    owned = g_hash_table_new_full (NULL, NULL, NULL, (GDestroyNotify) g_hash_table_unref);
+  set = g_hash_table_lookup (owned, graph);
+  if (owns && set == NULL)
+    {
+      set = g_hash_table_new (NULL, NULL);
+      g_hash_table_insert (owned, graph, set);
+    }
+  if (owns)
+    g_hash_table_add (set, object);
+  else if (set != NULL)
+    g_hash_table_remove (set, object);
+}
+
+/* A copy owns what the original does. */
+static void
+own_too (GHashTable *to, CUgraph from)
+{
+  GHashTable *set = owned != NULL ? g_hash_table_lookup (owned, from) : NULL;
+  GHashTableIter iter;
+  gpointer object;
+
+  if (set == NULL)
+    return;
+  g_hash_table_iter_init (&iter, set);
+  while (g_hash_table_iter_next (&iter, &object, NULL))
+    g_hash_table_add (to, object);
+}
+
+void
+check_graph_owns_too (CUgraph graph, CUgraph child)
+{
+  GHashTable *set = owned != NULL ? g_hash_table_lookup (owned, child) : NULL;
+  GHashTableIter iter;
+  gpointer object;
+
+  if (set == NULL)
+    return;
+  g_hash_table_iter_init (&iter, set);
+  while (g_hash_table_iter_next (&iter, &object, NULL))
+    check_graph_owns (graph, object, TRUE);
+}
+
 static Exec *
 exec_new (CUgraph graph)
 {
@@ -271,9 +322,14 @@ exec_new (CUgraph graph)
 void
 check_graph_instantiated (CUgraphExec handle, CUgraph graph)
 {
+  Exec *exec;
+
   if (execs == NULL)
     execs = g_hash_table_new_full (NULL, NULL, NULL, exec_free);
-  g_hash_table_insert (execs, handle, exec_new (graph));
+  exec = exec_new (graph);
+  exec->owned = g_hash_table_new (NULL, NULL);
+  own_too (exec->owned, graph);
+  g_hash_table_insert (execs, handle, exec);
 }
 
 /* Its next launch comes after the latest one still, and its nodes keep the names that they had first. */
@@ -287,6 +343,8 @@ check_graph_updated (CUgraphExec handle, CUgraph graph)
     return;
   exec = exec_new (graph);
   check_clock_copy (&exec->clock, &old->clock);
+  exec->owned = g_steal_pointer (&old->owned);
+  own_too (exec->owned, graph);
   for (guint i = 0; exec->nodes->len == old->nodes->len && i < old->nodes->len; i++)
     {
       Node *before = g_ptr_array_index (old->nodes, i), *node = g_ptr_array_index (exec->nodes, i);
@@ -424,6 +482,14 @@ check_graph_launched (CUgraphExec handle, CheckStream *stream, const char *funct
   for (guint i = 0; i < exec->nodes->len; i++)
     check_clock_join (&stream->clock, &((Node *) g_ptr_array_index (exec->nodes, i))->clock);
   check_clock_copy (&exec->clock, &stream->clock);
+  {
+    GHashTableIter iter;
+    gpointer object;
+
+    g_hash_table_iter_init (&iter, exec->owned);
+    while (g_hash_table_iter_next (&iter, &object, NULL))
+      check_user_object_launched (object, &exec->clock);
+  }
 }
 
 /* A node that was captured last touches this as well. */
@@ -476,7 +542,15 @@ check_graph_copied (CUgraph from, CUgraph to)
 {
   CUgraphNode *originals, *copies;
   size_t n, n_copies;
+  GHashTable *set = owned != NULL ? g_hash_table_lookup (owned, from) : NULL;
 
+  if (set != NULL)
+    {
+      GHashTable *copy = g_hash_table_new (NULL, NULL);
+
+      own_too (copy, from);
+      g_hash_table_insert (owned, to, copy);
+    }
   if (declared == NULL || g_hash_table_size (declared) == 0)
     return;
   originals = nodes_of (from, &n);
@@ -514,6 +588,8 @@ check_graph_end (CUgraph graph)
   CUgraphNode *nodes;
   size_t n;
 
+  if (owned != NULL)
+    g_hash_table_remove (owned, graph);
   if (declared == NULL || g_hash_table_size (declared) == 0)
     return;
   nodes = nodes_of (graph, &n);

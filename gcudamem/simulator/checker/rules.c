@@ -376,6 +376,7 @@ struct _HostCall
   CUstreamCallback callback;
   void *data;
   CheckPlace place;
+  CUuserObject object; /* of a destructor */
   HostCall *next;
 };
 
@@ -438,11 +439,14 @@ host_call_begin (HostCall *host)
 
 /* What a program that ends leaves undone is known here still. */
 static GHashTable *host_calls;
+static GHashTable *destructors; /* user object: HostCall */
 
 static void
 host_call_free (HostCall *host)
 {
   g_hash_table_remove (host_calls, host);
+  if (destructors != NULL && g_hash_table_lookup (destructors, host->object) == host)
+    g_hash_table_remove (destructors, host->object);
   check_clock_clear (&host->place.clock);
   g_free (host);
 }
@@ -554,6 +558,68 @@ after_host_function (Call *c, void **args)
     return;
   g_atomic_int_add (&n_ahead, -1);
   host_call_free (host);
+}
+
+/* A destructor of a user object runs when all launches are over that had it, and tells so. It can't use memory by itself. */
+static void CUDA_CB
+destructor_run (void *data)
+{
+  HostCall *host = data, *first;
+  CUhostFn function = host->function;
+  void *theirs = host->data;
+
+  do
+    {
+      first = g_atomic_pointer_get (&learnt);
+      host->next = first;
+    }
+  while (!g_atomic_pointer_compare_and_exchange (&learnt, first, host));
+  function (theirs);
+}
+
+static void
+before_user_object (Call *c, void **args)
+{
+  HostCall *host;
+
+  (void) c;
+  if (ARG (CUhostFn, 2) == NULL)
+    return;
+  host = g_new0 (HostCall, 1);
+  if (host_calls == NULL)
+    host_calls = g_hash_table_new (NULL, NULL);
+  g_hash_table_add (host_calls, host);
+  host->function = ARG (CUhostFn, 2);
+  host->data = ARG (void *, 1);
+  ARG (CUhostFn, 2) = destructor_run;
+  ARG (void *, 1) = host;
+}
+
+static void
+after_user_object (Call *c, void **args)
+{
+  HostCall *host = ARG (void *, 1);
+
+  if (ARG (CUhostFn, 2) != destructor_run)
+    return;
+  if (c->result != CUDA_SUCCESS)
+    {
+      host_call_free (host);
+      return;
+    }
+  host->object = *ARG (CUuserObject *, 0);
+  if (destructors == NULL)
+    destructors = g_hash_table_new (NULL, NULL);
+  g_hash_table_insert (destructors, host->object, host);
+}
+
+void
+check_user_object_launched (CUuserObject object, const CheckClock *clock)
+{
+  HostCall *host = destructors != NULL ? g_hash_table_lookup (destructors, object) : NULL;
+
+  if (host != NULL)
+    check_clock_join (&host->place.clock, clock);
 }
 
 /* ---- memory ---- */
@@ -1181,6 +1247,7 @@ after_add_child (Call *c, void **args)
   CUgraph copy = NULL;
 
   (void) c;
+  check_graph_owns_too (ARG (CUgraph, 1), ARG (CUgraph, 4));
   if (CHECK_DRIVER (cuGraphChildGraphNodeGetGraph, *ARG (CUgraphNode *, 0), &copy) == CUDA_SUCCESS)
     check_graph_copied (ARG (CUgraph, 4), copy);
 }
@@ -1213,6 +1280,20 @@ after_launch (Call *c, void **args)
 
   if (stream != NULL)
     check_graph_launched (ARG (CUgraphExec, 0), stream, c->function);
+}
+
+static void
+after_graph_retain (Call *c, void **args)
+{
+  (void) c;
+  check_graph_owns (ARG (CUgraph, 0), ARG (CUuserObject, 1), TRUE);
+}
+
+static void
+after_graph_release (Call *c, void **args)
+{
+  (void) c;
+  check_graph_owns (ARG (CUgraph, 0), ARG (CUuserObject, 1), FALSE);
 }
 
 /* ---- the table ---- */
@@ -1254,6 +1335,8 @@ static const SimRule rules[] = {
   { "cuGraphInstantiateWithParams", NULL, after_instantiate, 0 },
   { "cuGraphLaunch", NULL, after_launch, SITE },
   { "cuGraphNodeSetEnabled", NULL, after_node_enabled, 0 },
+  { "cuGraphReleaseUserObject", NULL, after_graph_release, 0 },
+  { "cuGraphRetainUserObject", NULL, after_graph_retain, 0 },
   { "cuIpcCloseMemHandle", NULL, after_ipc_close_memory, SITE },
   { "cuIpcGetEventHandle", NULL, after_ipc_get_event, 0 },
   { "cuIpcGetMemHandle", NULL, after_ipc_get_memory, 0 },
@@ -1319,6 +1402,7 @@ static const SimRule rules[] = {
   { "cuStreamWaitEvent", NULL, after_wait, 0 },
   { "cuStreamWriteValue32", NULL, after_write_value, SITE },
   { "cuStreamWriteValue64", NULL, after_write_value, SITE },
+  { "cuUserObjectCreate", before_user_object, after_user_object, FAILS_TOO },
 };
 
 /* INDEX is remembered for the symbol: 0 not looked up yet, -1 none. */
