@@ -463,6 +463,64 @@ test_copy_2d (Bed *bed,
   finish (bed);
 }
 
+/* A driver that takes no memory of the host for a device's finds out by its address. */
+static void
+test_by_address (Bed *bed,
+                 gconstpointer data)
+{
+  const Kind *kind = data;
+  g_autoptr (GError) error = NULL;
+  g_autoptr (GCudaBuffer) buffer = make (bed, kind, SIZE);
+  g_autoptr (GCudaBuffer) other = make (bed, &kinds[0], SIZE);
+  guint8 bytes[16];
+
+  if (!gcuda_test_is_simulated ())
+    return;
+  pattern_fill (buffer, 0x61, bed->stream);
+  pattern_fill (other, 0x62, bed->stream);
+  for (guint i = 0; i < 4; i++)
+    {
+      gboolean success;
+
+      gcuda_test_fail_calls ("cuMemcpyDtoDAsync:1=INVALID_VALUE,cuMemcpyDtoHAsync:1=INVALID_VALUE,cuMemcpyHtoDAsync:1=INVALID_VALUE,cuMemcpy2DAsync:1=INVALID_VALUE");
+      switch (i)
+        {
+        case 0:
+          success = gcuda_buffer_copy_range (other, 0, buffer, 0, 4096, bed->stream, &error);
+          break;
+        case 1:
+          success = gcuda_buffer_copy_2d (other, 0, 128, buffer, 4096, 128, 64, 16, bed->stream, &error);
+          break;
+        case 2:
+          success = gcuda_buffer_download_into (buffer, 0, bytes, sizeof bytes, bed->stream, &error);
+          break;
+        default:
+          success = gcuda_buffer_upload_data (buffer, 0, (const guint8 *) "0123456789abcdef", sizeof bytes, bed->stream, &error);
+          break;
+        }
+      gcuda_test_fail_calls (NULL);
+      /* Of a pool of the host's the driver's answer to what it does take is final. */
+      if (kind->host && !g_str_has_prefix (kind->name, "pinned"))
+        {
+          g_assert_no_error (error);
+          g_assert_true (success);
+        }
+      else if (!kind->host)
+        {
+          g_assert_false (success);
+          assert_error_and_clear (error, GCUDA_ERROR_INVALID_VALUE);
+        }
+      g_clear_error (&error);
+    }
+  if (kind->host && !g_str_has_prefix (kind->name, "pinned"))
+    {
+      g_assert_cmpmem (bytes, sizeof bytes, "bbbbbbbbbbbbbbbb", 16);
+      g_assert_true (gcuda_buffer_download_into (buffer, 0, bytes, sizeof bytes, bed->stream, &error));
+      g_assert_cmpmem (bytes, sizeof bytes, "0123456789abcdef", 16);
+    }
+  finish (bed);
+}
+
 /* To another device and back, on a stream of either. */
 static void
 test_another_device (Bed *bed,
@@ -555,6 +613,7 @@ main (int argc,
     { "accessible", test_accessible },
     { "map", test_map },
     { "another-device", test_another_device },
+    { "by-address", test_by_address },
   };
 
   gcuda_test_init (&argc, &argv);

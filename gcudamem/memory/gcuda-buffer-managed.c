@@ -280,7 +280,7 @@ gcuda_buffer_set_preferred_location (GCudaBuffer *self,
     return TRUE;
   /* There are drivers that take a NUMA node, and forget it. */
   kept = gcuda_buffer_get_preferred_location (self, &local);
-  if (local != NULL || (kept != NULL && gcuda_location_get_kind (kept) != GCUDA_MEMORY_LOCATION_DEVICE))
+  if (local != NULL || (kept != NULL && gcuda_location_get_kind (kept) >= GCUDA_MEMORY_LOCATION_HOST_NUMA))
     return TRUE;
   return _gcuda_fail (error, GCUDA_ERROR_NOT_SUPPORTED, "%s: this driver keeps no preference for a NUMA node; prefer the host", what);
 }

@@ -941,6 +941,23 @@ copy_sides_enter (const CopySides *sides,
   return _gcuda_context_scope_enter (scope, (from_host ? sides->destination_context : sides->source_context)->handle);
 }
 
+/* There is memory of the host that a copy may not name as a device's, and no saying which: there the driver finds out by the
+ * address, and does so only where it has to. */
+static gboolean
+is_host_accessible (GCudaAllocation *allocation)
+{
+  GCudaMemoryResource *resource = _gcuda_allocation_get_resource (allocation);
+
+  return resource != NULL && gcuda_memory_resource_is_host_accessible (resource);
+}
+
+static gboolean
+copy_sides_need_search (const CopySides *sides,
+                        CUresult result)
+{
+  return G_UNLIKELY (result == CUDA_ERROR_INVALID_VALUE) && (is_host_accessible (sides->source) || is_host_accessible (sides->destination));
+}
+
 static CUresult
 copy_sides_leave (GCudaContextScope *scope,
                   CUresult result)
@@ -958,12 +975,13 @@ copy_once (const CopySides *sides,
            CUstream handle)
 {
   gboolean from_host, to_host;
+  CUresult result;
 
   if (G_UNLIKELY (copy_sides_are_host (sides, &from_host, &to_host)))
     {
       GCudaContextScope scope;
-      CUresult result = copy_sides_enter (sides, from_host, to_host, handle, &scope);
 
+      result = copy_sides_enter (sides, from_host, to_host, handle, &scope);
       if (result != CUDA_SUCCESS)
         return result;
       if (from_host && to_host)
@@ -975,8 +993,10 @@ copy_once (const CopySides *sides,
       return copy_sides_leave (&scope, result);
     }
   if (sides->source_context != NULL)
-    return _gcuda_driver.MemcpyPeerAsync (to, sides->destination_context->handle, from, sides->source_context->handle, size, handle);
-  return _gcuda_driver.MemcpyDtoDAsync (to, from, size, handle);
+    result = _gcuda_driver.MemcpyPeerAsync (to, sides->destination_context->handle, from, sides->source_context->handle, size, handle);
+  else
+    result = _gcuda_driver.MemcpyDtoDAsync (to, from, size, handle);
+  return copy_sides_need_search (sides, result) ? _gcuda_driver.MemcpyAsync (to, from, size, handle) : result;
 }
 
 /* How much is copied at once for certain: virtual memory has chunks, and not every copy goes across their borders. */
@@ -1246,7 +1266,15 @@ gcuda_buffer_copy_2d (GCudaBuffer *self,
 
               result = copy_sides_enter (&sides, from_host, to_host, call.handle, &scope);
               if (result == CUDA_SUCCESS)
-                result = copy_sides_leave (&scope, _gcuda_driver.Memcpy2DAsync (&copy, call.handle));
+                {
+                  result = _gcuda_driver.Memcpy2DAsync (&copy, call.handle);
+                  if (copy_sides_need_search (&sides, result))
+                    {
+                      copy.srcMemoryType = copy.dstMemoryType = CU_MEMORYTYPE_UNIFIED;
+                      result = _gcuda_driver.Memcpy2DAsync (&copy, call.handle);
+                    }
+                  result = copy_sides_leave (&scope, result);
+                }
             }
           /* Row by row where chunks of virtual memory end within. */
           if (result == CUDA_ERROR_INVALID_VALUE && copy_sides_get_contiguous (&sides, to, from, MAX (pitch, destination_pitch) * (rows - 1) + row_size) < MAX (pitch, destination_pitch) * (rows - 1) + row_size)
@@ -1341,6 +1369,16 @@ gcuda_buffer_copy_batch (GCudaBuffer **sources,
 /* From and to the host */
 
 static CUresult
+copy_by_address (CUdeviceptr address,
+                 gpointer data,
+                 gsize size,
+                 gboolean upload,
+                 CUstream handle)
+{
+  return upload ? _gcuda_driver.MemcpyAsync (address, (guintptr) data, size, handle) : _gcuda_driver.MemcpyAsync ((guintptr) data, address, size, handle);
+}
+
+static CUresult
 copy_host_once (GCudaAllocation *allocation,
                 CUdeviceptr address,
                 gpointer data,
@@ -1348,9 +1386,14 @@ copy_host_once (GCudaAllocation *allocation,
                 gboolean upload,
                 CUstream handle)
 {
+  CUresult result;
+
   if (_gcuda_allocation_get_kind (allocation) == GCUDA_MEMORY_KIND_HOST_POOL)
-    return upload ? _gcuda_driver.MemcpyAsync (address, (guintptr) data, size, handle) : _gcuda_driver.MemcpyAsync ((guintptr) data, address, size, handle);
-  return upload ? _gcuda_driver.MemcpyHtoDAsync (address, data, size, handle) : _gcuda_driver.MemcpyDtoHAsync (data, address, size, handle);
+    return copy_by_address (address, data, size, upload, handle);
+  result = upload ? _gcuda_driver.MemcpyHtoDAsync (address, data, size, handle) : _gcuda_driver.MemcpyDtoHAsync (data, address, size, handle);
+  if (G_LIKELY (result != CUDA_ERROR_INVALID_VALUE) || !is_host_accessible (allocation))
+    return result;
+  return copy_by_address (address, data, size, upload, handle);
 }
 
 /* @queued: a part of it, or all, is on its way. */
