@@ -79,6 +79,7 @@ test_properties (Bed *bed,
                 "device-accessible", &device_accessible, "host-accessible", &host_accessible, NULL);
   g_assert_cmpint (concurrent, ==, is_concurrent (bed));
   g_assert_cmpint (handle != 0, ==, pooled);
+  g_assert_cmpint (gcuda_managed_memory_resource_get_cuda_pool (resource) != NULL, ==, pooled);
   g_assert_true (gcuda_location_equal (preferred, host));
   g_assert_true (device_accessible);
   g_assert_true (host_accessible);
