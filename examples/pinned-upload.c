@@ -251,7 +251,9 @@ run (const char *path,
       g_print ("%-10s %12.3f %22.3f   SHA-256 %.16s…, as expected\n", pinned != 0 ? "pinned" : "pageable",
                (double) size / MAX (times.link, 1e-9) / 1e9, (double) size / MAX (times.whole, 1e-9) / 1e9, sum);
     }
-  return TRUE;
+  /* All of it is free again before the end. */
+  upload_clear (&upload);
+  return gcuda_reclaim (NULL, error);
 }
 
 int

@@ -43,4 +43,18 @@ gcuda_device_memory_resource_get_cuda_pool (GCudaDeviceMemoryResource *self)
   return (CUmemoryPool) (guintptr) gcuda_device_memory_resource_get_handle (self);
 }
 
+/* The pool's handle; NULL where there is no pool. */
+static inline CUmemoryPool
+gcuda_pinned_memory_resource_get_cuda_pool (GCudaPinnedMemoryResource *self)
+{
+  return (CUmemoryPool) (guintptr) gcuda_pinned_memory_resource_get_handle (self);
+}
+
+/* The pool's handle; NULL where there is no pool. */
+static inline CUmemoryPool
+gcuda_managed_memory_resource_get_cuda_pool (GCudaManagedMemoryResource *self)
+{
+  return (CUmemoryPool) (guintptr) gcuda_managed_memory_resource_get_handle (self);
+}
+
 G_END_DECLS

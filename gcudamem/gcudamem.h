@@ -16,6 +16,8 @@
 #include <gcudamem/stream/gcuda-event.h>
 #include <gcudamem/memory/gcuda-memory-resource.h>
 #include <gcudamem/memory/gcuda-buffer.h>
+#include <gcudamem/memory/gcuda-copy-attributes.h>
+#include <gcudamem/memory/gcuda-buffer-copy.h>
 #include <gcudamem/memory/gcuda-location.h>
 #include <gcudamem/memory/gcuda-buffer-managed.h>
 #include <gcudamem/memory/gcuda-host-map.h>

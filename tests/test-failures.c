@@ -887,6 +887,14 @@ set_up_managed (Scene *scene)
 }
 
 static void
+set_up_managed_unpooled (Scene *scene)
+{
+  GError *error = NULL;
+
+  set_up_host (scene, gcuda_managed_memory_resource_new_unpooled (scene->bed->device, NULL, &error), error);
+}
+
+static void
 set_up_managed_preferred (Scene *scene)
 {
   g_autoptr (GCudaLocation) host = gcuda_location_new_host ();
@@ -1314,7 +1322,7 @@ static const Operation operations[] = {
   { "pool/get-statistics", .run = run_get_statistics },
   { "pool/reset-high-marks", .run = run_reset_high_marks },
   { "pool/has-peer-access", .run = run_has_peer_access },
-  { "pool/set-peer-access", .flags = FLAG_PEER, .run = run_set_peer_access, .tear_down = tear_down_peer_access },
+  { "pool/set-peer-access", .flags = FLAG_PEER, .run = run_set_peer_access, .tear_down = tear_down_peer_access, .harmless = { OTHERS_CAPTURE } },
   { "allocate/pool", .flags = FLAG_ALL_STREAMS, .run = run_allocate },
   { "allocate/synchronous", .flags = FLAG_ALL_STREAMS, .run = run_allocate_synchronous },
   { "allocate/synchronous-far", .run = run_allocate_synchronous_far },
@@ -1354,11 +1362,11 @@ static const Operation operations[] = {
   { "buffer/map-managed-idle", .run = run_map, HOST (managed_idle),
     .harmless = { { "cuDeviceGetAttribute", "the whole device is waited for then" },
                   { "cuPointerGetAttribute", "the whole device is waited for then" } } },
-  { "managed/set-read-mostly", .run = run_set_read_mostly, HOST (managed) },
+  { "managed/set-read-mostly", .run = run_set_read_mostly, HOST (managed_unpooled) },
   { "managed/is-read-mostly", .run = run_is_read_mostly, HOST (managed) },
-  { "managed/set-preferred-location", .run = run_set_preferred_location, HOST (managed) },
+  { "managed/set-preferred-location", .run = run_set_preferred_location, HOST (managed_unpooled) },
   { "managed/get-preferred-location", .run = run_get_preferred_location, HOST (managed) },
-  { "managed/set-accessed-by", .run = run_set_accessed_by, HOST (managed) },
+  { "managed/set-accessed-by", .run = run_set_accessed_by, HOST (managed_unpooled) },
   { "managed/is-accessed-by", .run = run_is_accessed_by, HOST (managed) },
   { "managed/prefetch", .flags = FLAG_ALL_STREAMS, .run = run_prefetch, HOST (managed) },
   { "managed/prefetch-batch", .flags = FLAG_ALL_STREAMS, .run = run_prefetch_batch, HOST (managed) },
@@ -1606,7 +1614,16 @@ scene_tear_down (Scene *scene,
   g_clear_object (&scene->other);
   /* What a graph kept goes when the driver gets to it. */
   if (scene->graphs)
-    bed_assert_use (scene->bed, 0);
+    {
+      bed_assert_use (scene->bed, 0);
+      /* A host function's data goes by way of the loop. */
+      if (gcuda_test_is_simulated ())
+        SIMULATOR (gcudasim_drain)
+      ();
+      settle (scene->bed);
+      while (g_main_context_iteration (NULL, FALSE))
+        ;
+    }
   scene->graphs = FALSE;
   settle (scene->bed);
   g_clear_object (&scene->context);

@@ -478,7 +478,10 @@ test_another_device (Bed *bed,
 
   g_assert_no_error (error);
   if (g_list_model_get_n_items (devices) < 2)
-    return;
+    {
+      g_test_skip ("needs two devices");
+      return;
+    }
   far = g_list_model_get_item (devices, 1);
   far_stream = gcuda_stream_new_for_device (far, &error);
   g_assert_no_error (error);

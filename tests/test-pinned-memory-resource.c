@@ -61,6 +61,7 @@ test_properties (Bed *bed,
   g_assert_cmpint (pooled, ==, has_host_pools (bed));
   g_assert_cmpint (pooled, ==, gcuda_pinned_memory_resource_is_pooled (resource));
   g_assert_cmpint (handle != 0, ==, pooled);
+  g_assert_cmpint (gcuda_pinned_memory_resource_get_cuda_pool (resource) != NULL, ==, pooled);
   g_assert_false (write_combined);
   g_assert_cmpint (node, ==, -1);
   g_assert_true (device == bed->device);

@@ -303,8 +303,7 @@ _gcuda_memory_resource_adaptor_add (GCudaMemoryResourceAdaptor *self,
     {
       priv->operations.stream_ordered &= operations->stream_ordered;
       priv->operations.spans |= operations->spans;
-      if (priv->operations.kind != operations->kind)
-        priv->operations.kind = GCUDA_MEMORY_KIND_DEVICE;
+      priv->operations.on_host |= operations->on_host;
     }
   _gcuda_memory_resource_share_home (GCUDA_MEMORY_RESOURCE (self), upstream);
 }
@@ -337,7 +336,7 @@ gcuda_memory_resource_adaptor_constructed (GObject *object)
       .allocate = adaptor_allocate,
       .deallocate = adaptor_deallocate,
       .deallocate_gone = adaptor_deallocate_gone,
-      .kind = operations->kind,
+      .on_host = operations->on_host,
       .is_read_only = adaptor_is_read_only,
       .accept = operations->accept != NULL ? adaptor_accept : NULL,
       .is_of_capture = operations->is_of_capture != NULL ? adaptor_is_of_capture : NULL,

@@ -29,6 +29,7 @@ typedef enum
   GCUDA_DRIVER_GROUP_CONDITIONALS = 1 << 6,
   GCUDA_DRIVER_GROUP_LOCATIONS = 1 << 7,
   GCUDA_DRIVER_GROUP_MANAGED_BATCHES = 1 << 8,
+  GCUDA_DRIVER_GROUP_COPY_BATCHES = 1 << 9,
 } GCudaDriverGroup;
 
 /* Loads and initialises the driver on the first call; a failure is not remembered. NULL with an error in a forked child. */

@@ -36,8 +36,8 @@ gsize _gcuda_allocation_get_size (GCudaAllocation *self);
 GCudaMemoryResource *_gcuda_allocation_get_resource (GCudaAllocation *self);
 GCudaDevice *_gcuda_allocation_get_device (GCudaAllocation *self);
 
-/* What a copy says the memory is. */
-GCudaMemoryKind _gcuda_allocation_get_kind (GCudaAllocation *self);
+/* Whether it is memory of the host, which no copy may name as a device's. */
+gboolean _gcuda_allocation_is_on_host (GCudaAllocation *self);
 
 /* FALSE, with an error, for memory that nothing may write. */
 gboolean _gcuda_allocation_check_writable (GCudaAllocation *self,

@@ -180,12 +180,12 @@ _gcuda_allocation_get_device (GCudaAllocation *self)
   return self->device;
 }
 
-GCudaMemoryKind
-_gcuda_allocation_get_kind (GCudaAllocation *self)
+gboolean
+_gcuda_allocation_is_on_host (GCudaAllocation *self)
 {
   const GCudaResourceOperations *operations = self->resource != NULL ? _gcuda_memory_resource_operations (self->resource) : NULL;
 
-  return operations != NULL ? operations->kind : GCUDA_MEMORY_KIND_DEVICE;
+  return operations != NULL && operations->on_host;
 }
 
 gboolean

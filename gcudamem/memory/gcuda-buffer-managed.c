@@ -122,6 +122,7 @@ advise (GCudaBuffer *self,
 {
   GCudaContextScope scope;
   GCudaContextBox *context;
+  CUmemoryPool pool = NULL;
   CUresult result;
   Piece piece;
   gboolean success = FALSE;
@@ -135,7 +136,16 @@ advise (GCudaBuffer *self,
       else if (enter (&piece, &context, &scope, what, error) == CUDA_SUCCESS)
         {
           result = _gcuda_driver.MemAdvise (piece.address, piece.size, advice, location);
-          success = leave (context, &scope, result, what, error);
+          if ((result == CUDA_ERROR_NOT_SUPPORTED || result == CUDA_ERROR_INVALID_VALUE) &&
+              _gcuda_driver.PointerGetAttribute (&pool, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, piece.address) == CUDA_SUCCESS && pool != NULL)
+            {
+              leave (context, &scope, CUDA_SUCCESS, what, NULL);
+              _gcuda_fail (error, GCUDA_ERROR_NOT_SUPPORTED, "%s: this driver takes no advice for memory of a pool; gcuda_managed_memory_resource_new_unpooled () has memory that it can be given for, and a pool can prefer a location", what);
+            }
+          else
+            {
+              success = leave (context, &scope, result, what, error);
+            }
         }
     }
   _gcuda_allocation_unhold (piece.allocation);
@@ -280,7 +290,7 @@ gcuda_buffer_set_preferred_location (GCudaBuffer *self,
     return TRUE;
   /* There are drivers that take a NUMA node, and forget it. */
   kept = gcuda_buffer_get_preferred_location (self, &local);
-  if (local != NULL || (kept != NULL && gcuda_location_get_kind (kept) != GCUDA_MEMORY_LOCATION_DEVICE))
+  if (local != NULL || (kept != NULL && gcuda_location_get_kind (kept) >= GCUDA_MEMORY_LOCATION_HOST_NUMA))
     return TRUE;
   return _gcuda_fail (error, GCUDA_ERROR_NOT_SUPPORTED, "%s: this driver keeps no preference for a NUMA node; prefer the host", what);
 }

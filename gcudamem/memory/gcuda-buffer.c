@@ -873,493 +873,39 @@ gcuda_buffer_fill_2d (GCudaBuffer *self,
   return success;
 }
 
-/* Copying */
+/* From and to the host */
 
-/* The two sides of a copy, held. For two devices their primary contexts are named to the driver, which then needs no peer
- * access. */
-typedef struct
-{
-  GCudaAllocation *source;
-  GCudaAllocation *destination;
-  GCudaContextBox *source_context;
-  GCudaContextBox *destination_context;
-} CopySides;
-
-static void
-copy_sides_drop (CopySides *sides)
-{
-  if (sides->source_context != NULL)
-    _gcuda_context_box_unuse (sides->source_context);
-  if (sides->destination_context != NULL)
-    _gcuda_context_box_unuse (sides->destination_context);
-  if (sides->source != NULL)
-    _gcuda_allocation_unhold (sides->source);
-  if (sides->destination != NULL)
-    _gcuda_allocation_unhold (sides->destination);
-}
-
+/* Begins a copy from or to host data. The driver looks at it from the current context, and may crash where there is none: that
+ * of the memory, where the stream is of another device. But for a default stream the current context says which it is. */
 static gboolean
-copy_sides_hold (CopySides *sides,
-                 GCudaBuffer *source,
-                 GCudaBuffer *destination,
-                 const char *what,
-                 GError **error)
-{
-  memset (sides, 0, sizeof *sides);
-  sides->source = _gcuda_buffer_hold (source, what, error);
-  if (sides->source == NULL)
-    return FALSE;
-  sides->destination = _gcuda_buffer_hold (destination, what, error);
-  return sides->destination != NULL && _gcuda_allocation_check_writable (sides->destination, what, error);
-}
-
-/* Where all is on one device, the stream's too, the driver needs no contexts to be named. */
-static gboolean
-copy_sides_hold_contexts (CopySides *sides,
-                          GCudaStream *stream,
-                          const char *what,
-                          GError **error)
-{
-  GCudaDevice *from = _gcuda_allocation_get_device (sides->source);
-  GCudaDevice *to = _gcuda_allocation_get_device (sides->destination);
-
-  if (from == NULL || to == NULL ||
-      (from == to && (!GCUDA_IS_STREAM (stream) || gcuda_stream_get_device (stream) == from)))
-    return TRUE;
-  sides->source_context = _gcuda_device_hold_primary_context (from, what, error);
-  if (sides->source_context == NULL)
-    return FALSE;
-  sides->destination_context = _gcuda_device_hold_primary_context (to, what, error);
-  return sides->destination_context != NULL;
-}
-
-/* What the driver is told a side is, by what it takes there: only page-locked memory of no pool is whatever is asked for. */
-static gboolean
-copy_sides_are_host (const CopySides *sides,
-                     gboolean *from_host,
-                     gboolean *to_host)
-{
-  GCudaMemoryKind from = _gcuda_allocation_get_kind (sides->source), to = _gcuda_allocation_get_kind (sides->destination);
-
-  /* Contexts are only named for memory that belongs to a device. */
-  *from_host = from == GCUDA_MEMORY_KIND_HOST_POOL || (from != GCUDA_MEMORY_KIND_DEVICE && sides->source_context != NULL);
-  *to_host = to == GCUDA_MEMORY_KIND_HOST_POOL || (to != GCUDA_MEMORY_KIND_DEVICE && sides->source_context != NULL);
-  return *from_host || *to_host;
-}
-
-/* Between host memory and another device's the driver looks at the copy from the current context: that of the memory on a
- * device. But for a default stream the current context says which stream it is, and stays. */
-static CUresult
-copy_sides_enter (const CopySides *sides,
-                  gboolean from_host,
-                  gboolean to_host,
-                  CUstream handle,
-                  GCudaContextScope *scope)
-{
-  scope->pushed = FALSE;
-  if (sides->source_context == NULL || from_host == to_host || handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD)
-    return CUDA_SUCCESS;
-  return _gcuda_context_scope_enter (scope, (from_host ? sides->destination_context : sides->source_context)->handle);
-}
-
-static CUresult
-copy_sides_leave (GCudaContextScope *scope,
-                  CUresult result)
-{
-  CUresult left = _gcuda_context_scope_leave (scope);
-
-  return result != CUDA_SUCCESS ? result : left;
-}
-
-/* Begins a copy of one or two allocations. What may lie across pieces of memory needs a context that is current. */
-static gboolean
-copy_call_begin (GCudaStreamCall *call,
+host_copy_begin (GCudaStreamCall *call,
+                 GCudaAllocation *allocation,
+                 gboolean kept,
                  GCudaStream *stream,
-                 GCudaAllocation *source,
-                 GCudaAllocation *destination,
-                 gboolean spans,
                  const char *what,
                  GError **error)
 {
+  GCudaDevice *device = _gcuda_allocation_get_device (allocation);
+  GCudaContextBox *context;
   CUresult result;
 
-  if (!_gcuda_stream_call_begin_on (call, stream, source, destination, what, error))
+  if (!_gcuda_stream_call_begin_on (call, stream, kept ? allocation : NULL, NULL, what, error))
     return FALSE;
-  if (!spans || _gcuda_stream_box_is_default (call->box))
-    return TRUE;
-  result = _gcuda_context_scope_enter (&call->scope, call->box->context->handle);
+  if (device == NULL || _gcuda_allocation_is_on_host (allocation) || _gcuda_stream_box_is_default (call->box) || gcuda_stream_get_device (stream) == device)
+    return _gcuda_stream_call_enter (call, _gcuda_allocation_spans (allocation) || gcuda_stream_get_device (stream) != device, what, error);
+  context = _gcuda_device_hold_primary_context (device, what, error);
+  if (context == NULL)
+    {
+      _gcuda_stream_call_end (call, CUDA_SUCCESS, what, NULL);
+      return FALSE;
+    }
+  /* The device keeps its primary context while the allocation is held. */
+  result = _gcuda_context_scope_enter (&call->scope, context->handle);
+  _gcuda_context_box_unuse (context);
   return result == CUDA_SUCCESS || _gcuda_stream_call_end (call, result, what, error);
 }
 
-static gboolean
-copy_sides_span (const CopySides *sides)
-{
-  return _gcuda_allocation_spans (sides->source) || _gcuda_allocation_spans (sides->destination);
-}
-
-static CUresult
-copy_linear (const CopySides *sides,
-             CUdeviceptr to,
-             CUdeviceptr from,
-             gsize size,
-             CUstream handle)
-{
-  gboolean from_host, to_host;
-
-  if (size == 0)
-    return CUDA_SUCCESS;
-  if (G_UNLIKELY (copy_sides_are_host (sides, &from_host, &to_host)))
-    {
-      GCudaContextScope scope;
-      CUresult result = copy_sides_enter (sides, from_host, to_host, handle, &scope);
-
-      if (result != CUDA_SUCCESS)
-        return result;
-      if (from_host && to_host)
-        result = _gcuda_driver.MemcpyAsync (to, from, size, handle);
-      else if (from_host)
-        result = _gcuda_driver.MemcpyHtoDAsync (to, (gconstpointer) (guintptr) from, size, handle);
-      else
-        result = _gcuda_driver.MemcpyDtoHAsync ((gpointer) (guintptr) to, from, size, handle);
-      return copy_sides_leave (&scope, result);
-    }
-  if (sides->source_context != NULL)
-    return _gcuda_driver.MemcpyPeerAsync (to, sides->destination_context->handle, from, sides->source_context->handle, size, handle);
-  return _gcuda_driver.MemcpyDtoDAsync (to, from, size, handle);
-}
-
-#define MAX_INTERLEAVED_ROWS (1 << 20)
-
-/* Whether two sets of rows have a byte in common. Rows of a set do not overlap: a pitch is no smaller than a row. */
-static gboolean
-rows_overlap (guint64 a,
-              guint64 a_pitch,
-              guint64 b,
-              guint64 b_pitch,
-              guint64 row_size,
-              guint64 rows)
-{
-  guint64 i = 0, j = 0;
-
-  if (row_size == 0 || rows == 0)
-    return FALSE;
-  if (a + a_pitch * (rows - 1) + row_size <= b || b + b_pitch * (rows - 1) + row_size <= a)
-    return FALSE;
-  if (a_pitch == b_pitch)
-    {
-      guint64 distance = a > b ? a - b : b - a;
-
-      /* Within each other's extent; so it is the place within a row that counts. */
-      return distance % a_pitch < row_size || (distance % a_pitch > a_pitch - row_size && distance / a_pitch + 1 < rows);
-    }
-  /* Rows that interleave in two rhythms are compared one by one; so many of them nobody has. */
-  if (rows > MAX_INTERLEAVED_ROWS)
-    return TRUE;
-  while (i < rows && j < rows)
-    {
-      guint64 row_a = a + i * a_pitch, row_b = b + j * b_pitch;
-
-      if (row_a + row_size <= row_b)
-        i++;
-      else if (row_b + row_size <= row_a)
-        j++;
-      else
-        return TRUE;
-    }
-  return FALSE;
-}
-
-static gboolean
-check_overlap (guint64 source,
-               guint64 source_pitch,
-               guint64 destination,
-               guint64 destination_pitch,
-               guint64 row_size,
-               guint64 rows,
-               const char *what,
-               GError **error)
-{
-  if (!rows_overlap (source, source_pitch, destination, destination_pitch, row_size, rows))
-    return TRUE;
-  return _gcuda_fail (error, GCUDA_ERROR_INVALID_ARGUMENT, "%s: source and destination overlap", what);
-}
-
-/**
- * gcuda_buffer_copy_range:
- * @self: the buffer to copy from
- * @offset: where to start in @self, in bytes
- * @destination: the buffer to copy to
- * @destination_offset: where to start in @destination, in bytes
- * @size: how many bytes
- * @stream: the stream that does it
- * @error: return location for an error, or %NULL
- *
- * Copies a part of a buffer to another, in the order of @stream. Between two devices it works whether or not they have
- * access to each other's memory. Blocks no thread; but from one piece of page-locked memory of a pool to another the driver
- * may copy at once, when all before it is done. Any thread.
- *
- * Errors: `INVALID_ARGUMENT` for parts that overlap or do not lie in their buffers, no buffer, or no stream; `CLOSED`;
- * `FORKED`; what the driver answers. Then nothing was written; but of virtual memory whose chunks have to be copied one by
- * one, those before the one that the driver refused.
- *
- * Returns: %TRUE, or %FALSE with @error set
- *
- * Since: 0.1
- */
-gboolean
-gcuda_buffer_copy_range (GCudaBuffer *self,
-                         guint64 offset,
-                         GCudaBuffer *destination,
-                         guint64 destination_offset,
-                         guint64 size,
-                         GCudaStream *stream,
-                         GError **error)
-{
-  static const char what[] = "copying a buffer";
-  CopySides sides;
-  GCudaStreamCall call;
-  CUdeviceptr from, to;
-  gboolean success = FALSE;
-
-  g_return_val_if_fail (GCUDA_IS_BUFFER (self), FALSE);
-
-  if (copy_sides_hold (&sides, self, destination, what, error) &&
-      check_range (self, offset, size, what, error) &&
-      check_range (destination, destination_offset, size, what, error))
-    {
-      from = _gcuda_allocation_get_address (sides.source) + self->offset + offset;
-      to = _gcuda_allocation_get_address (sides.destination) + destination->offset + destination_offset;
-      if (check_overlap (from, size, to, size, size, 1, what, error) &&
-          copy_sides_hold_contexts (&sides, stream, what, error) &&
-          copy_call_begin (&call, stream, sides.source, sides.destination, copy_sides_span (&sides), what, error))
-        success = _gcuda_stream_call_end (&call, copy_linear (&sides, to, from, size, call.handle), what, error);
-    }
-  copy_sides_drop (&sides);
-  return success;
-}
-
-/**
- * gcuda_buffer_copy_to:
- * @self: the buffer to copy from
- * @destination: the buffer to copy to, of the same size
- * @stream: the stream that does it
- * @error: return location for an error, or %NULL
- *
- * Copies the whole buffer; see [method@Buffer.copy_range].
- *
- * Errors: `INVALID_ARGUMENT` for buffers of two sizes, and as there.
- *
- * Returns: %TRUE, or %FALSE with @error set
- *
- * Since: 0.1
- */
-gboolean
-gcuda_buffer_copy_to (GCudaBuffer *self,
-                      GCudaBuffer *destination,
-                      GCudaStream *stream,
-                      GError **error)
-{
-  gsize size;
-
-  g_return_val_if_fail (GCUDA_IS_BUFFER (self), FALSE);
-
-  size = get_size (self);
-  if (GCUDA_IS_BUFFER (destination) && get_size (destination) != size &&
-      !gcuda_buffer_is_closed (self) && !gcuda_buffer_is_closed (destination))
-    return _gcuda_fail (error, GCUDA_ERROR_INVALID_ARGUMENT,
-                        "copying a buffer: the source has %" G_GSIZE_FORMAT " bytes, the destination %" G_GSIZE_FORMAT, size, get_size (destination));
-  return gcuda_buffer_copy_range (self, 0, destination, 0, size, stream, error);
-}
-
-/**
- * gcuda_buffer_copy_2d:
- * @self: the buffer to copy from
- * @offset: where the first row starts in @self, in bytes
- * @pitch: how far apart rows are in @self, in bytes
- * @destination: the buffer to copy to
- * @destination_offset: where the first row starts in @destination, in bytes
- * @destination_pitch: how far apart rows are in @destination, in bytes
- * @row_size: how many bytes a row has
- * @rows: how many rows
- * @stream: the stream that does it
- * @error: return location for an error, or %NULL
- *
- * Copies a rectangle to another, in the order of @stream. What lies between the rows is not touched. Blocks no thread. Any
- * thread.
- *
- * Errors: as [method@Buffer.copy_range]; `INVALID_ARGUMENT` for a pitch that is smaller than a row.
- *
- * Returns: %TRUE, or %FALSE with @error set
- *
- * Since: 0.1
- */
-gboolean
-gcuda_buffer_copy_2d (GCudaBuffer *self,
-                      guint64 offset,
-                      guint64 pitch,
-                      GCudaBuffer *destination,
-                      guint64 destination_offset,
-                      guint64 destination_pitch,
-                      guint64 row_size,
-                      guint64 rows,
-                      GCudaStream *stream,
-                      GError **error)
-{
-  static const char what[] = "copying rows of a buffer";
-  CopySides sides;
-  GCudaStreamCall call;
-  CUdeviceptr from, to;
-  CUresult result = CUDA_SUCCESS;
-  gboolean success = FALSE, from_host, to_host;
-
-  g_return_val_if_fail (GCUDA_IS_BUFFER (self), FALSE);
-
-  if (copy_sides_hold (&sides, self, destination, what, error) &&
-      check_rows (self, offset, pitch, row_size, rows, what, error) &&
-      check_rows (destination, destination_offset, destination_pitch, row_size, rows, what, error))
-    {
-      from = _gcuda_allocation_get_address (sides.source) + self->offset + offset;
-      to = _gcuda_allocation_get_address (sides.destination) + destination->offset + destination_offset;
-      if (check_overlap (from, pitch, to, destination_pitch, row_size, rows, what, error) &&
-          copy_sides_hold_contexts (&sides, stream, what, error) &&
-          copy_call_begin (&call, stream, sides.source, sides.destination, copy_sides_span (&sides), what, error))
-        {
-          const gboolean host = copy_sides_are_host (&sides, &from_host, &to_host);
-
-          if (row_size > 0 && rows > 0 && sides.source_context != NULL && !host)
-            {
-              CUDA_MEMCPY3D_PEER copy = {
-                .srcMemoryType = CU_MEMORYTYPE_DEVICE,
-                .srcDevice = from,
-                .srcContext = sides.source_context->handle,
-                .srcPitch = pitch,
-                .srcHeight = rows,
-                .dstMemoryType = CU_MEMORYTYPE_DEVICE,
-                .dstDevice = to,
-                .dstContext = sides.destination_context->handle,
-                .dstPitch = destination_pitch,
-                .dstHeight = rows,
-                .WidthInBytes = row_size,
-                .Height = rows,
-                .Depth = 1,
-              };
-
-              result = _gcuda_driver.Memcpy3DPeerAsync (&copy, call.handle);
-            }
-          else if (row_size > 0 && rows > 0)
-            {
-              GCudaContextScope scope;
-              CUDA_MEMCPY2D copy = {
-                .srcMemoryType = from_host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE,
-                .srcHost = (gconstpointer) (guintptr) from,
-                .srcDevice = from,
-                .srcPitch = pitch,
-                .dstMemoryType = to_host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE,
-                .dstHost = (gpointer) (guintptr) to,
-                .dstDevice = to,
-                .dstPitch = destination_pitch,
-                .WidthInBytes = row_size,
-                .Height = rows,
-              };
-
-              result = copy_sides_enter (&sides, from_host, to_host, call.handle, &scope);
-              if (result == CUDA_SUCCESS)
-                result = copy_sides_leave (&scope, _gcuda_driver.Memcpy2DAsync (&copy, call.handle));
-            }
-          success = _gcuda_stream_call_end (&call, result, what, error);
-        }
-    }
-  copy_sides_drop (&sides);
-  return success;
-}
-
-/**
- * gcuda_buffer_copy_batch:
- * @sources: (array length=n_sources): the buffers to copy from
- * @n_sources: how many
- * @destinations: (array length=n_destinations): the buffers to copy to
- * @n_destinations: how many; as many as sources
- * @stream: the stream that does it
- * @error: return location for an error, or %NULL
- *
- * Copies many whole buffers, each to the one of the same place and size, in the order of @stream. All are checked before
- * the first is copied. No order among the copies is promised, so none of them may write what another reads or writes.
- * Blocks no thread. Any thread.
- *
- * Errors: as [method@Buffer.copy_to]; `INVALID_ARGUMENT` for lists of two lengths. If the driver refuses one of the copies,
- * those before it are done.
- *
- * Returns: %TRUE, or %FALSE with @error set
- *
- * Since: 0.1
- */
-gboolean
-gcuda_buffer_copy_batch (GCudaBuffer **sources,
-                         gsize n_sources,
-                         GCudaBuffer **destinations,
-                         gsize n_destinations,
-                         GCudaStream *stream,
-                         GError **error)
-{
-  static const char what[] = "copying a batch of buffers";
-  g_autofree CopySides *sides = NULL;
-  g_autofree gsize *sizes = NULL; /* as they were checked: a buffer may grow meanwhile */
-  GCudaStreamCall call;
-  CUresult result = CUDA_SUCCESS;
-  gsize held = 0, i;
-  gboolean success = TRUE, spans = FALSE;
-
-  if (n_sources != n_destinations)
-    return _gcuda_fail (error, GCUDA_ERROR_INVALID_ARGUMENT, "%s: %" G_GSIZE_FORMAT " sources for %" G_GSIZE_FORMAT " destinations", what, n_sources, n_destinations);
-  sides = g_new0 (CopySides, MAX (n_sources, 1));
-  sizes = g_new (gsize, MAX (n_sources, 1));
-  while (success && held < n_sources)
-    {
-      GCudaBuffer *source = sources[held], *destination = destinations[held];
-      CopySides *pair = &sides[held];
-      gsize size = 0;
-
-      success = copy_sides_hold (pair, source, destination, what, error);
-      if (success)
-        sizes[held] = size = get_size (source);
-      if (success && size != get_size (destination))
-        success = _gcuda_fail (error, GCUDA_ERROR_INVALID_ARGUMENT,
-                               "%s: source %" G_GSIZE_FORMAT " has %" G_GSIZE_FORMAT " bytes, its destination %" G_GSIZE_FORMAT,
-                               what, held, size, get_size (destination));
-      held++;
-      success = success &&
-                check_overlap (_gcuda_allocation_get_address (pair->source) + source->offset, size,
-                               _gcuda_allocation_get_address (pair->destination) + destination->offset, size,
-                               size, 1, what, error) &&
-                copy_sides_hold_contexts (pair, stream, what, error);
-      spans |= success && copy_sides_span (pair);
-    }
-  if (success)
-    success = copy_call_begin (&call, stream, NULL, NULL, spans, what, error);
-  if (success)
-    {
-      gboolean kept = TRUE;
-
-      for (i = 0; i < n_sources && kept; i++)
-        kept = _gcuda_stream_call_keep_allocation (&call, sides[i].source, what, error) &&
-               _gcuda_stream_call_keep_allocation (&call, sides[i].destination, what, error);
-      for (i = 0; i < n_sources && kept && result == CUDA_SUCCESS; i++)
-        result = copy_linear (&sides[i],
-                              _gcuda_allocation_get_address (sides[i].destination) + destinations[i]->offset,
-                              _gcuda_allocation_get_address (sides[i].source) + sources[i]->offset,
-                              sizes[i], call.handle);
-      /* Those before the one that was refused are in the graph. */
-      _gcuda_stream_call_keep_end (&call, i > 1 || (kept && result == CUDA_SUCCESS));
-      success = _gcuda_stream_call_end (&call, result, what, kept ? error : NULL) && kept;
-    }
-  for (i = 0; i < held; i++)
-    copy_sides_drop (&sides[i]);
-  return success;
-}
-
-/* From and to the host */
-
-/* To the driver, memory of a pool of the host's is host memory. */
+/* Memory of the host's is found by its address: no call may name it as a device's. */
 static CUresult
 copy_host (GCudaAllocation *allocation,
            CUdeviceptr address,
@@ -1368,7 +914,7 @@ copy_host (GCudaAllocation *allocation,
            gboolean upload,
            CUstream handle)
 {
-  if (_gcuda_allocation_get_kind (allocation) == GCUDA_MEMORY_KIND_HOST_POOL)
+  if (_gcuda_allocation_is_on_host (allocation))
     return upload ? _gcuda_driver.MemcpyAsync (address, (guintptr) data, size, handle) : _gcuda_driver.MemcpyAsync ((guintptr) data, address, size, handle);
   return upload ? _gcuda_driver.MemcpyHtoDAsync (address, data, size, handle) : _gcuda_driver.MemcpyDtoHAsync (data, address, size, handle);
 }
@@ -1416,7 +962,7 @@ gcuda_buffer_upload (GCudaBuffer *self,
     return FALSE;
   data = g_bytes_get_data (bytes, &size);
   if (check_range (self, offset, size, what, error) && _gcuda_allocation_check_writable (allocation, what, error) &&
-      copy_call_begin (&call, stream, allocation, NULL, _gcuda_allocation_spans (allocation), what, error))
+      host_copy_begin (&call, allocation, TRUE, stream, what, error))
     {
       if (size == 0)
         success = _gcuda_stream_call_end (&call, CUDA_SUCCESS, what, error);
@@ -1515,7 +1061,7 @@ download (GCudaBuffer *self,
   allocation = _gcuda_buffer_hold (self, what, error);
   if (allocation == NULL)
     return FALSE;
-  if (check_range (self, offset, length, what, error) && copy_call_begin (&call, stream, NULL, NULL, _gcuda_allocation_spans (allocation), what, error))
+  if (check_range (self, offset, length, what, error) && host_copy_begin (&call, allocation, FALSE, stream, what, error))
     {
       if (length == 0)
         success = _gcuda_stream_call_end (&call, CUDA_SUCCESS, what, error);

@@ -100,41 +100,6 @@ gboolean gcuda_buffer_fill_2d (GCudaBuffer *self,
                                GError **error);
 
 GCUDA_AVAILABLE_IN_0_1
-gboolean gcuda_buffer_copy_to (GCudaBuffer *self,
-                               GCudaBuffer *destination,
-                               GCudaStream *stream,
-                               GError **error);
-
-GCUDA_AVAILABLE_IN_0_1
-gboolean gcuda_buffer_copy_range (GCudaBuffer *self,
-                                  guint64 offset,
-                                  GCudaBuffer *destination,
-                                  guint64 destination_offset,
-                                  guint64 size,
-                                  GCudaStream *stream,
-                                  GError **error);
-
-GCUDA_AVAILABLE_IN_0_1
-gboolean gcuda_buffer_copy_2d (GCudaBuffer *self,
-                               guint64 offset,
-                               guint64 pitch,
-                               GCudaBuffer *destination,
-                               guint64 destination_offset,
-                               guint64 destination_pitch,
-                               guint64 row_size,
-                               guint64 rows,
-                               GCudaStream *stream,
-                               GError **error);
-
-GCUDA_AVAILABLE_IN_0_1
-gboolean gcuda_buffer_copy_batch (GCudaBuffer **sources,
-                                  gsize n_sources,
-                                  GCudaBuffer **destinations,
-                                  gsize n_destinations,
-                                  GCudaStream *stream,
-                                  GError **error);
-
-GCUDA_AVAILABLE_IN_0_1
 gboolean gcuda_buffer_upload (GCudaBuffer *self,
                               guint64 offset,
                               GBytes *bytes,

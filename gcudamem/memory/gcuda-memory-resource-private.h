@@ -10,14 +10,6 @@ G_BEGIN_DECLS
 /* What every address of the library's own resources is aligned to: the driver promises at least this. */
 #define GCUDA_ALIGNMENT 256
 
-/* What the driver takes memory for where a copy has to say what it copies. */
-typedef enum
-{
-  GCUDA_MEMORY_KIND_DEVICE,    /* also managed memory */
-  GCUDA_MEMORY_KIND_HOST,      /* page-locked memory: device or host memory, as one likes */
-  GCUDA_MEMORY_KIND_HOST_POOL, /* of a pool of the host's: host memory only, also where a device has access */
-} GCudaMemoryKind;
-
 typedef struct _GCudaResourceOperations GCudaResourceOperations;
 
 /*
@@ -63,7 +55,8 @@ struct _GCudaResourceOperations
                                gsize size);
   /* What addresses are aligned to at least; 0: GCUDA_ALIGNMENT. */
   gsize alignment;
-  GCudaMemoryKind kind;
+  /* Whether it is memory of the host: a copy leaves it to the driver to find that out by the address. */
+  gboolean on_host;
   /* Of one buffer, which asks for it: not told to the program, as foreign memory's is not. */
   gboolean internal;
   /* Whether nothing may write the memory; NULL: FALSE. */

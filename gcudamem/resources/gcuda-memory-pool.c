@@ -114,19 +114,31 @@ pool_note_free (GCudaMemoryPool *pool,
   _gcuda_stream_box_queue (box, &note->waiter, _gcuda_thread_id (), pool_free_passed);
 }
 
+/* In another thread's global capture a call of a pool would break that capture, unless this thread is in relaxed mode. */
+static gboolean
+relaxed_enter (CUstreamCaptureMode *mode)
+{
+  *mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+  return _gcuda_driver.ThreadExchangeStreamCaptureMode (mode) == CUDA_SUCCESS;
+}
+
+static void
+relaxed_leave (CUstreamCaptureMode *mode,
+               gboolean entered)
+{
+  if (entered && _gcuda_driver.ThreadExchangeStreamCaptureMode (mode) != CUDA_SUCCESS)
+    _gcuda_driver.ThreadExchangeStreamCaptureMode (mode);
+}
+
 CUresult
 _gcuda_memory_pool_create (const CUmemPoolProps *properties,
                            CUmemoryPool *handle)
 {
-  CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-  gboolean exchanged;
-  CUresult result;
+  CUstreamCaptureMode mode;
+  const gboolean entered = relaxed_enter (&mode);
+  CUresult result = _gcuda_driver.MemPoolCreate (handle, properties);
 
-  /* In another thread's global capture this call would break that capture, unless this thread is in relaxed mode. */
-  exchanged = _gcuda_driver.ThreadExchangeStreamCaptureMode (&mode) == CUDA_SUCCESS;
-  result = _gcuda_driver.MemPoolCreate (handle, properties);
-  if (exchanged && _gcuda_driver.ThreadExchangeStreamCaptureMode (&mode) != CUDA_SUCCESS)
-    _gcuda_driver.ThreadExchangeStreamCaptureMode (&mode);
+  relaxed_leave (&mode, entered);
   return result;
 }
 
@@ -186,7 +198,11 @@ _gcuda_memory_pool_set_access (GCudaMemoryPool *self,
     .location = { .type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device },
     .flags = access ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE,
   };
+  CUstreamCaptureMode mode;
+  const gboolean entered = relaxed_enter (&mode);
   CUresult result = _gcuda_driver.MemPoolSetAccess (self->handle, &description, 1);
+
+  relaxed_leave (&mode, entered);
 
   if (result != CUDA_SUCCESS)
     return result;

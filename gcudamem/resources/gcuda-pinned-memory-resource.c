@@ -163,7 +163,7 @@ static const GCudaResourceOperations pool_operations = {
   .allocate = pool_allocate,
   .deallocate = pool_deallocate,
   .deallocate_gone = pool_deallocate_gone,
-  .kind = GCUDA_MEMORY_KIND_HOST_POOL,
+  .on_host = TRUE,
 };
 
 static const GCudaResourceOperations host_operations = {
@@ -174,7 +174,7 @@ static const GCudaResourceOperations host_operations = {
   .allocate = host_allocate,
   .deallocate = host_deallocate,
   .deallocate_gone = host_deallocate_gone,
-  .kind = GCUDA_MEMORY_KIND_HOST,
+  .on_host = TRUE,
 };
 
 static const GCudaResourceOperations *

@@ -86,7 +86,7 @@ static const GCudaResourceOperations operations = {
   .allocate = registration_allocate,
   .deallocate = registration_deallocate,
   .deallocate_gone = registration_deallocate_gone,
-  .kind = GCUDA_MEMORY_KIND_HOST,
+  .on_host = TRUE,
   .internal = TRUE,
   .is_read_only = registration_is_read_only,
 };

@@ -108,16 +108,30 @@ virtual_deallocate_gone (GCudaMemoryResource *resource,
   return virtual_deallocate (resource, NULL, address, size, NULL);
 }
 
-static const GCudaResourceOperations operations = {
-  .stream_ordered = FALSE,
-  .free_call = "cuMemUnmap",
-  .spans = TRUE,
-  .check = virtual_check,
-  .describe = virtual_describe,
-  .allocate = virtual_allocate,
-  .deallocate = virtual_deallocate,
-  .deallocate_gone = virtual_deallocate_gone,
-};
+#define VIRTUAL_OPERATIONS         \
+  .stream_ordered = FALSE,         \
+  .free_call = "cuMemUnmap",       \
+  .spans = TRUE,                   \
+  .check = virtual_check,          \
+  .describe = virtual_describe,    \
+  .allocate = virtual_allocate,    \
+  .deallocate = virtual_deallocate, \
+  .deallocate_gone = virtual_deallocate_gone
+
+static const GCudaResourceOperations device_operations = { VIRTUAL_OPERATIONS };
+static const GCudaResourceOperations host_operations = { VIRTUAL_OPERATIONS, .on_host = TRUE };
+
+static const GCudaResourceOperations *
+virtual_select (GCudaMemoryResource *resource)
+{
+  const GCudaVirtualMemoryResource *self = GCUDA_VIRTUAL_MEMORY_RESOURCE (resource);
+
+  if (self->space != NULL && g_array_index (self->space->places, CUmemLocation, 0).type != CU_MEM_LOCATION_TYPE_DEVICE)
+    return &host_operations;
+  return &device_operations;
+}
+
+static const GCudaResourceOperations operations = { .select = virtual_select };
 
 static void
 gcuda_virtual_memory_resource_finalize (GObject *object)

@@ -352,8 +352,17 @@ submit_copy (SimStream *stream, SimWork *work, gboolean wait)
   return CUDA_SUCCESS;
 }
 
+static gboolean
+host_may_change (guint64 address)
+{
+  SimAllocation *allocation = sim_allocation_find (address);
+
+  return allocation != NULL && (allocation->kind == SIM_ALLOCATION_PINNED || allocation->kind == SIM_ALLOCATION_REGISTERED || allocation->kind == SIM_ALLOCATION_MANAGED ||
+                                (allocation->kind == SIM_ALLOCATION_POOL && allocation->pool->device == NULL));
+}
+
 static CUresult
-copy_linear (guint64 dst, SimSide dst_side, guint64 src, SimSide src_side, gsize size, CUstream handle, gboolean peer, gboolean wait)
+copy_parts (guint64 dst, SimSide dst_side, guint64 src, SimSide src_side, gsize size, CUstream handle, gboolean peer, gboolean wait, gboolean at_call)
 {
   SimWork work = { .kind = SIM_WORK_COPY };
   SimStream *stream;
@@ -367,7 +376,7 @@ copy_linear (guint64 dst, SimSide dst_side, guint64 src, SimSide src_side, gsize
   if (result == CUDA_SUCCESS)
     result = check_side (src, size, src_side, FALSE, copying_device (stream), peer, &work.copy.src_device);
   sim_building = NULL;
-  if (result == CUDA_SUCCESS && (crosses_chunks (dst, size) || crosses_chunks (src, size)))
+  if (result == CUDA_SUCCESS && !peer && (crosses_chunks (dst, size) || crosses_chunks (src, size)))
     result = CUDA_ERROR_INVALID_VALUE;
   if (result != CUDA_SUCCESS)
     return result;
@@ -375,7 +384,16 @@ copy_linear (guint64 dst, SimSide dst_side, guint64 src, SimSide src_side, gsize
   work.copy.src = src;
   work.copy.width = work.copy.dst_pitch = work.copy.src_pitch = size;
   work.copy.height = work.copy.depth = 1;
+  /* What the host may change once the call is over */
+  if (at_call && work.copy.src_device && host_may_change (src))
+    stage (&work.copy);
   return submit_copy (stream, &work, wait);
+}
+
+static CUresult
+copy_linear (guint64 dst, SimSide dst_side, guint64 src, SimSide src_side, gsize size, CUstream handle, gboolean peer, gboolean wait)
+{
+  return copy_parts (dst, dst_side, src, src_side, size, handle, peer, wait, FALSE);
 }
 
 SIM_ENTRY_DS (cuMemcpy, 0, (CUdeviceptr, dst), (CUdeviceptr, src), (size_t, ByteCount))
@@ -641,6 +659,12 @@ copy_batch (CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, C
   if (handle == NULL || handle == CU_STREAM_LEGACY || dsts == NULL || srcs == NULL || sizes == NULL || count == 0 ||
       attrs == NULL || indices == NULL || n_attrs == 0 || n_attrs > count || indices[0] != 0)
     return CUDA_ERROR_INVALID_VALUE;
+  for (size_t i = 0; i < n_attrs; i++)
+    if ((int) attrs[i].srcAccessOrder < CU_MEMCPY_SRC_ACCESS_ORDER_STREAM || (int) attrs[i].srcAccessOrder > CU_MEMCPY_SRC_ACCESS_ORDER_ANY)
+      return CUDA_ERROR_INVALID_VALUE;
+  /* Nor without a context. */
+  if (sim_current_handle (sim_thread ()) == NULL)
+    return CUDA_ERROR_INVALID_VALUE;
   SIM_TRY (sim_stream (handle, &stream));
   if (stream->capture != NULL)
     return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
@@ -653,8 +677,12 @@ copy_batch (CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, C
       SIM_TRY (check_side (dsts[i], sizes[i], SIDE_ANY, TRUE, copying_device (stream), FALSE, &known));
       SIM_TRY (check_side (srcs[i], sizes[i], SIDE_ANY, FALSE, copying_device (stream), FALSE, &known));
     }
-  for (size_t i = 0; i < count; i++)
-    SIM_TRY (copy_linear (dsts[i], SIDE_ANY, srcs[i], SIDE_ANY, sizes[i], handle, FALSE, FALSE));
+  for (size_t i = 0, a = 0; i < count; i++)
+    {
+      if (a + 1 < n_attrs && indices[a + 1] <= i)
+        a++;
+      SIM_TRY (copy_parts (dsts[i], SIDE_ANY, srcs[i], SIDE_ANY, sizes[i], handle, FALSE, FALSE, attrs[a].srcAccessOrder == CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL));
+    }
   return CUDA_SUCCESS;
 }
 

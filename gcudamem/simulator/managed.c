@@ -126,6 +126,9 @@ advise (CUdeviceptr address, gsize size, CUmem_advise advice, CUmemLocation loca
 
   if (allocation == NULL)
     return CUDA_ERROR_INVALID_VALUE;
+  /* Memory of pools takes none. */
+  if (allocation->kind == SIM_ALLOCATION_POOL)
+    return allocation->pool->location_type == 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
   switch ((int) advice)
     {
     case CU_MEM_ADVISE_SET_READ_MOSTLY:
@@ -214,6 +217,11 @@ prefetch (CUdeviceptr address, gsize size, CUmemLocation location, CUstream hand
   gsize count;
 
   SIM_TRY (sim_stream (handle, &stream));
+  if (stream->capture != NULL)
+    {
+      sim_capture_invalidate (stream->capture);
+      return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    }
   allocation = find_managed (address, size);
   if (allocation == NULL)
     return CUDA_ERROR_INVALID_VALUE;

@@ -888,6 +888,9 @@ may_access (SimAllocation *allocation, gboolean write, SimDevice *device, gboole
         return TRUE;
       return (allocation->pool->access[device->ordinal] & need) == need;
     case SIM_ALLOCATION_MAPPED:
+      /* To a copy, memory of the host is the host's. */
+      if (copy && allocation->memory->prop.location.type != CU_MEM_LOCATION_TYPE_DEVICE)
+        return TRUE;
       return (allocation->access[device->ordinal] & need) == need;
     case SIM_ALLOCATION_DEVICE:
       /* Copies find a way; anything else needs the peer's grant. */

@@ -77,6 +77,12 @@ gboolean _gcuda_stream_call_begin (GCudaStreamCall *call,
                                    const char *what,
                                    GError **error);
 
+/* Makes the stream's context current for a call that has begun, if that is @wanted; ends the call if that fails. */
+gboolean _gcuda_stream_call_enter (GCudaStreamCall *call,
+                                   gboolean wanted,
+                                   const char *what,
+                                   GError **error);
+
 /* Ends it; the result of the driver call, or of restoring the context if only that failed, becomes the error. */
 gboolean _gcuda_stream_call_end (GCudaStreamCall *call,
                                  CUresult result,

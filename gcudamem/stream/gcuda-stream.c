@@ -278,6 +278,23 @@ _gcuda_stream_call_begin (GCudaStreamCall *call,
 }
 
 gboolean
+_gcuda_stream_call_enter (GCudaStreamCall *call,
+                          gboolean wanted,
+                          const char *what,
+                          GError **error)
+{
+  CUresult result;
+
+  /* That of a default stream is current already. */
+  if (!wanted || _gcuda_stream_box_is_default (call->box))
+    return TRUE;
+  result = _gcuda_context_scope_enter (&call->scope, call->box->context->handle);
+  if (result == CUDA_SUCCESS)
+    return TRUE;
+  return _gcuda_stream_call_end (call, result, what, error);
+}
+
+gboolean
 _gcuda_stream_call_end (GCudaStreamCall *call,
                         CUresult result,
                         const char *what,

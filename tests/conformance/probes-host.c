@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 void probe_host_pool_copies (void);
+void probe_virtual_host (void);
 void probe_managed_pool (void);
 void probe_managed_parts (void);
 void probe_registered_pages (void);
@@ -121,6 +122,42 @@ probe_host_pool_copies (void)
       C (cuStreamSynchronize, s);
       g_free (what);
     }
+}
+
+/* ---- copies from and to virtual memory that is on the host ---- */
+
+void
+probe_virtual_host (void)
+{
+  char *page = mmap (NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  CUmemAllocationProp prop;
+  CUmemAccessDesc access[2];
+  CUmemGenericAllocationHandle handle;
+  CUdeviceptr p = 0, d = 0;
+  CUstream s = new_stream ();
+  size_t size = 2 * MIB;
+
+  memset (&prop, 0, sizeof prop);
+  prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  prop.location.type = CU_MEM_LOCATION_TYPE_HOST_NUMA;
+  memset (access, 0, sizeof access);
+  access[0].location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  access[0].flags = access[1].flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  access[1].location.type = CU_MEM_LOCATION_TYPE_HOST_NUMA;
+  only (C (cuMemCreate, &handle, size, &prop, 0), "create");
+  C (cuMemAddressReserve, &p, size, 0, 0, 0);
+  only (C (cuMemMap, p, size, 0, handle, 0), "map");
+  only (C (cuMemSetAccess, p, size, access, 2), "access of both");
+  C (cuMemAlloc, &d, 4096);
+  probe_attributes ("mapped", p, p);
+  only (C (cuMemsetD8Async, p, 1, 4096, s), "fill");
+  only (C (cuMemcpyDtoDAsync, d, p, 4096, s), "copy from it");
+  only (C (cuMemcpyDtoDAsync, p, d, 4096, s), "copy to it");
+  only (C (cuMemcpyAsync, d, p, 4096, s), "copy from it, kind not said");
+  only (C (cuMemcpyHtoDAsync, p, page, 4096, s), "upload");
+  only (C (cuMemcpyDtoHAsync, page, p, 4096, s), "download");
+  only (C (cuMemcpyHtoDAsync, d, (void *) (gsize) p, 4096, s), "copy from it as host memory");
+  only (C (cuStreamSynchronize, s), "synchronize");
 }
 
 /* ---- pools of managed memory ---- */

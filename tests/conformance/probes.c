@@ -59,6 +59,7 @@ void probe_registered (void);
 void probe_error_names (void);
 void probe_vmm_borders (void);
 void probe_host_pool_copies (void);
+void probe_virtual_host (void);
 void probe_managed_pool (void);
 void probe_managed_parts (void);
 void probe_registered_pages (void);
@@ -161,6 +162,7 @@ const Probe probes[] = {
   { "error_names", probe_error_names, FALSE },
   { "vmm_borders", probe_vmm_borders, FALSE },
   { "host_pool_copies", probe_host_pool_copies, FALSE },
+  { "virtual_host", probe_virtual_host, FALSE },
   { "managed_pool", probe_managed_pool, FALSE },
   { "managed_parts", probe_managed_parts, FALSE },
   { "registered_pages", probe_registered_pages, FALSE },

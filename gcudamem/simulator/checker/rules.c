@@ -903,14 +903,60 @@ after_copy_3d_peer_async (Call *c, void **args)
   COPIED_3D (c, FALSE, ARG (CUstream, 1), ARG (const CUDA_MEMCPY3D_PEER *, 0));
 }
 
+/* Headers before CUDA 12.8 do not have it. */
+typedef struct
+{
+  int source_order;
+  CUmemLocation source, destination;
+  unsigned int flags;
+} CopyAttributes;
+
+enum
+{
+  ORDER_STREAM = 1,
+  ORDER_DURING_CALL = 2,
+};
+
+/* What is read in the call, or may be: by the program, as it were. */
+static void
+read_at_call (Call *c, guint64 address, gsize size)
+{
+  const CheckClock *clock;
+  CheckOp *op = check_program_op (CHECK_READ, c->function, &clock);
+
+  check_access (op, clock, address, size, 0, 1);
+  check_op_unref (op);
+}
+
 static void
 after_copy_batch (Call *c, void **args)
 {
   /* The older form has one more argument before the stream. */
   CUstream handle = strncmp (c->call->symbol, "cuMemcpyBatchAsync_v2", 21) == 0 ? ARG (CUstream, 7) : ARG (CUstream, 8);
+  const CopyAttributes *attributes = ARG (const CopyAttributes *, 4);
+  const gsize *indices = ARG (const gsize *, 5);
 
-  for (gsize i = 0; i < ARG (gsize, 3); i++)
-    copied_bytes (c, FALSE, handle, ARG (CUdeviceptr *, 0)[i], ARG (CUdeviceptr *, 1)[i], ARG (gsize *, 2)[i]);
+  for (gsize i = 0, a = 0; i < ARG (gsize, 3); i++)
+    {
+      const guint64 to = ARG (CUdeviceptr *, 0)[i], from = ARG (CUdeviceptr *, 1)[i];
+      const gsize size = ARG (gsize *, 2)[i];
+      CheckStream *stream;
+
+      if (a + 1 < ARG (gsize, 6) && indices[a + 1] <= i)
+        a++;
+      if (attributes[a].source_order != ORDER_STREAM && is_known (from))
+        read_at_call (c, from, size);
+      if (attributes[a].source_order != ORDER_DURING_CALL)
+        {
+          copied_bytes (c, FALSE, handle, to, from, size);
+        }
+      else if (is_known (to) && (stream = stream_of (c, handle)) != NULL)
+        {
+          const CheckSide side = { to, 0, 0 };
+
+          touch_side (c, stream, check_stream_tick (stream), CHECK_WRITE, &side, size, 1, 1);
+        }
+    }
 }
 
 static void
