@@ -1832,6 +1832,9 @@ typedef enum
   DROP_EVENT,
   DROP_POOL,
   DROP_CONTEXT,
+  DROP_GRAPH,
+  DROP_DEFINITION,
+  DROP_BUILDER,
 } Drop;
 
 typedef enum
@@ -1899,6 +1902,14 @@ static const Teardown teardowns[] = {
   { "pool/deinitialized", DROP_POOL, "cuMemPoolDestroy:1=DEINITIALIZED", END_SILENT, NULL },
   { "pool/not-permitted", DROP_POOL, "cuMemPoolDestroy:1=NOT_PERMITTED", END_RELEASED, NULL },
   { "pool/capture", DROP_POOL, "cuMemPoolDestroy:1=STREAM_CAPTURE_UNSUPPORTED", END_RELEASED, NULL },
+  { "graph/unknown", DROP_GRAPH, "cuGraphExecDestroy:1=UNKNOWN", END_LEAKED, "cuGraphExecDestroy" },
+  { "graph/deinitialized", DROP_GRAPH, "cuGraphExecDestroy:1=DEINITIALIZED", END_SILENT, NULL },
+  { "graph/not-permitted", DROP_GRAPH, "cuGraphExecDestroy:1=NOT_PERMITTED", END_RELEASED, NULL },
+  { "graph-definition/unknown", DROP_DEFINITION, "cuGraphDestroy:1=UNKNOWN", END_LEAKED, "cuGraphDestroy" },
+  { "graph-definition/deinitialized", DROP_DEFINITION, "cuGraphDestroy:1=DEINITIALIZED", END_SILENT, NULL },
+  { "graph-definition/not-permitted", DROP_DEFINITION, "cuGraphDestroy:1=NOT_PERMITTED", END_RELEASED, NULL },
+  { "graph-builder/unknown", DROP_BUILDER, "cuStreamEndCapture:1=UNKNOWN", END_RELEASED, NULL },
+  { "graph-builder/not-permitted", DROP_BUILDER, "cuStreamEndCapture:1=NOT_PERMITTED", END_RELEASED, NULL },
   { "context/unknown", DROP_CONTEXT, "cuCtxDestroy:1=UNKNOWN", END_LEAKED, "cuCtxDestroy" },
   { "context/deinitialized", DROP_CONTEXT, "cuCtxDestroy:1=DEINITIALIZED", END_SILENT, NULL },
   { "context/record", DROP_CONTEXT, "cuCtxRecordEvent:1=UNKNOWN", END_RELEASED, NULL },
@@ -1958,6 +1969,21 @@ test_teardown (Bed *bed,
     case DROP_POOL:
       object = G_OBJECT (gcuda_device_memory_resource_new_pool (bed->device, 0, GCUDA_HANDLE_TYPES_NONE, &error));
       handle = gcuda_device_memory_resource_get_handle (GCUDA_DEVICE_MEMORY_RESOURCE (object));
+      break;
+    case DROP_GRAPH:
+      {
+        g_autoptr (GCudaGraphDefinition) definition = gcuda_graph_definition_new (bed->context, &error);
+
+        object = G_OBJECT (gcuda_graph_definition_instantiate (definition, GCUDA_GRAPH_FLAGS_NONE, NULL, &error));
+        handle = gcuda_graph_get_handle (GCUDA_GRAPH (object));
+      }
+      break;
+    case DROP_DEFINITION:
+      object = G_OBJECT (gcuda_graph_definition_new (bed->context, &error));
+      handle = gcuda_graph_definition_get_handle (GCUDA_GRAPH_DEFINITION (object));
+      break;
+    case DROP_BUILDER:
+      object = G_OBJECT (gcuda_graph_builder_new (bed->context, GCUDA_CAPTURE_MODE_GLOBAL, &error));
       break;
     case DROP_CONTEXT:
       object = G_OBJECT (gcuda_context_new (bed->device, GCUDA_CONTEXT_FLAGS_NONE, &error));
@@ -2049,6 +2075,12 @@ test_teardown (Bed *bed,
         break;
       case DROP_POOL:
         assert_cuda (RAW (cuMemPoolDestroy) ((CUmemoryPool) (guintptr) handle));
+        break;
+      case DROP_GRAPH:
+        assert_cuda (RAW (cuGraphExecDestroy) ((CUgraphExec) (guintptr) handle));
+        break;
+      case DROP_DEFINITION:
+        assert_cuda (RAW (cuGraphDestroy) ((CUgraph) (guintptr) handle));
         break;
       case DROP_CONTEXT:
         assert_cuda (RAW (cuCtxDestroy) ((CUcontext) (guintptr) handle));

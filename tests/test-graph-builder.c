@@ -715,6 +715,57 @@ test_child (Bed *bed,
   pattern_assert (c, 6, bed->stream);
 }
 
+/* Memory that is freed on the legacy default stream, all the time: it breaks no capture of a blocking stream. */
+
+typedef struct
+{
+  Bed *bed;
+  GCudaStream *legacy;
+  gint stop;
+} Freeing;
+
+static gpointer
+free_on_legacy (gpointer data)
+{
+  Freeing *freeing = data;
+
+  while (!g_atomic_int_get (&freeing->stop))
+    {
+      g_autoptr (GCudaBuffer) buffer = gcuda_memory_resource_allocate (freeing->bed->resource, SIZE, freeing->bed->stream, NULL);
+
+      if (buffer != NULL)
+        gcuda_buffer_set_deallocation_stream (buffer, freeing->legacy, NULL);
+    }
+  return NULL;
+}
+
+static void
+test_legacy_frees (Bed *bed,
+                   gconstpointer data)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (GCudaStream) blocking = gcuda_stream_new (bed->context, GCUDA_STREAM_FLAGS_BLOCKING, 0, &error);
+  g_autoptr (GCudaStream) legacy = gcuda_stream_new_legacy_default (bed->context, &error);
+  g_autoptr (GCudaBuffer) a = allocate (bed);
+  Freeing freeing = { bed, legacy, FALSE };
+  GThread *thread;
+
+  g_assert_true (gcuda_stream_synchronize (bed->stream, &error));
+  thread = g_thread_new ("frees", free_on_legacy, &freeing);
+  for (guint round = 0; round < 200; round++)
+    {
+      g_autoptr (GCudaGraphBuilder) builder = gcuda_graph_builder_new_for_stream (blocking, GCUDA_CAPTURE_MODE_RELAXED, &error);
+      g_autoptr (GCudaGraphDefinition) definition = NULL;
+
+      assert_no_error (error);
+      pattern_fill (a, 1, GCUDA_STREAM (builder));
+      definition = gcuda_graph_builder_finish (builder, &error);
+      assert_no_error (error);
+    }
+  g_atomic_int_set (&freeing.stop, TRUE);
+  g_thread_join (thread);
+}
+
 int
 main (int argc,
       char **argv)
@@ -733,6 +784,7 @@ main (int argc,
   bed_add ("/graph-builder/finish-elsewhere", test_finish_elsewhere);
   bed_add ("/graph-builder/abandoned", test_abandoned);
   bed_add ("/graph-builder/abandoned-loop", test_abandoned_loop);
+  bed_add ("/graph-builder/legacy-frees", test_legacy_frees);
   bed_add ("/graph-builder/deallocation-stream", test_deallocation_stream);
   bed_add ("/graph-builder/host-function", test_host_function);
   bed_add ("/graph-builder/host-function-abandoned", test_host_function_abandoned);

@@ -14,6 +14,7 @@ typedef struct
   GCudaCaptureMode mode;
   guint64 thread;  /* that began */
   GCudaHome *home; /* of that thread, where only it can end the capture */
+  gboolean blocking; /* the legacy default stream would wait for it */
   gint over;
   gint n_forked; /* and not joined */
   GPtrArray *functions; /* of the builder that began, without a reference to it */
@@ -84,6 +85,8 @@ capture_is_ours (Capture *self)
 static void
 capture_forget (Capture *self)
 {
+  if (self->blocking)
+    g_atomic_int_add (&self->graph->context->blocking_captures, -1);
   _gcuda_capture_unregister (self->id);
   _gcuda_graph_memory_end_capture (self->graph->memory);
 }
@@ -139,7 +142,8 @@ capture_abandon_at_home (GCudaReclaimNode *node)
 
   if (!_gcuda_teardown_enter (&teardown))
     return GCUDA_RECLAIM_DONE; /* exiting */
-  capture_abandon (node);
+  if (capture_abandon (node) != GCUDA_RECLAIM_DONE)
+    _gcuda_home_push (((Capture *) node)->home, node, capture_abandon_at_home);
   _gcuda_teardown_leave (&teardown);
   return GCUDA_RECLAIM_DONE;
 }
@@ -154,8 +158,16 @@ capture_end_unwanted (Capture *self)
     return;
   if (capture_is_ours (self))
     {
+      GCudaHome *home = self->home;
+
+      /* On a thread of the driver's: later, where it can be. */
       if (capture_abandon (&self->node) != GCUDA_RECLAIM_DONE)
-        _gcuda_reclaimer_push (&self->node, capture_abandon);
+        {
+          if (home != NULL)
+            _gcuda_home_push (home, &self->node, capture_abandon_at_home);
+          else
+            _gcuda_reclaimer_push (&self->node, capture_abandon);
+        }
     }
   else
     {
@@ -237,6 +249,7 @@ capture_begin (GCudaStreamBox *box,
 {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   GCudaContextScope scope = { FALSE };
+  const gboolean blocking = box->blocking || box->kind == GCUDA_STREAM_PER_THREAD;
   CUgraph graph = NULL;
   cuuint64_t id = 0;
   CUresult result = CUDA_SUCCESS;
@@ -248,6 +261,13 @@ capture_begin (GCudaStreamBox *box,
     {
       _gcuda_fail_driver (error, result, "%s: making the context of the default stream current", what);
       return NULL;
+    }
+  /* Teardowns that come now wait for the end of the capture; those that are at it are waited for, they are soon done. */
+  if (blocking)
+    {
+      g_atomic_int_inc (&box->context->blocking_captures);
+      while (g_atomic_int_get (&box->context->legacy_teardowns) > 0)
+        g_thread_yield ();
     }
   /* Before it can be: whoever sees the stream has to ask from now on. */
   g_atomic_int_set (&box->exposed, TRUE);
@@ -272,9 +292,14 @@ capture_begin (GCudaStreamBox *box,
   else if (result != CUDA_SUCCESS)
     _gcuda_fail_driver (error, result, "%s", what);
   if (result != CUDA_SUCCESS)
-    return NULL;
+    {
+      if (blocking)
+        g_atomic_int_add (&box->context->blocking_captures, -1);
+      return NULL;
+    }
 
   self = g_new0 (Capture, 1);
+  self->blocking = blocking;
   self->refs = 1;
   _gcuda_context_box_use (box->context);
   self->graph = _gcuda_graph_box_new (graph, FALSE, box->context, id);
