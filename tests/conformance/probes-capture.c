@@ -676,17 +676,16 @@ probe_graph_keep (void)
   conditional.conditional.ctx = primary;
   r = ((CUresult (*) (CUgraphNode *, CUgraph, const CUgraphNode *, size_t, CUgraphNodeParams *)) probe_symbol ("cuGraphAddNode")) (&node, graph, NULL, 0, &conditional);
   only (r, "conditional node");
-  if (r == CUDA_SUCCESS)
-    {
-      only (C (cuGraphAddMemsetNode, &second, conditional.conditional.phGraph_out[0], NULL, 0, &set, primary), "memset in its body");
-      only (C (cuGraphInstantiateWithFlags, &exec, graph, 0), "instantiate");
-      C (cuMemsetD8, memory, 0, 64);
-      only (C (cuGraphLaunch, exec, s), "launch");
-      only (C (cuStreamSynchronize, s), "synchronize");
-      C (cuMemcpyDtoH, &byte, memory, 1);
-      say ("the body ran %d", byte == 7);
-      C (cuGraphExecDestroy, exec);
-    }
+  exec = NULL;
+  only (r != CUDA_SUCCESS ? r : C (cuGraphAddMemsetNode, &second, conditional.conditional.phGraph_out[0], NULL, 0, &set, primary), "memset in its body");
+  only (r != CUDA_SUCCESS ? r : C (cuGraphInstantiateWithFlags, &exec, graph, 0), "instantiate it");
+  C (cuMemsetD8, memory, 0, 64);
+  only (exec == NULL ? r : C (cuGraphLaunch, exec, s), "launch it");
+  only (C (cuStreamSynchronize, s), "synchronize");
+  C (cuMemcpyDtoH, &byte, memory, 1);
+  say ("the body ran %d", byte == 7);
+  if (exec != NULL)
+    C (cuGraphExecDestroy, exec);
   only (C (cuGraphDestroy, graph), "destroy");
 }
 
