@@ -816,6 +816,9 @@ gcuda_graph_definition_add_upload (GCudaGraphDefinition *self,
  * launches are gone. Data that refers to the graph keeps it for good. See [method@Stream.launch_host_function]. One thread at
  * a time.
  *
+ * Bindings may tie the function to this object, so executable graphs and their launches keep it from then on; it is let go in
+ * the main context that is the thread-default one where they are made.
+ *
  * On failure only @destroy is called.
  *
  * Errors: as [method@GraphDefinition.add_empty]; `INVALID_ARGUMENT` without a function.

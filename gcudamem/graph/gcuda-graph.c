@@ -1015,6 +1015,8 @@ gcuda_graph_update_upload (GCudaGraph *self,
  * thread-default one now; see [method@Graph.update_fill] and [method@GraphDefinition.add_host_function]. On failure only
  * @destroy is called. One thread at a time.
  *
+ * Bindings may tie the function to this object: a script keeps it until the launches are done that call the function.
+ *
  * Errors: as [method@Graph.update_fill]; `INVALID_ARGUMENT` without a function.
  *
  * Returns: %TRUE, or %FALSE with @error set
