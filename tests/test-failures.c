@@ -959,6 +959,7 @@ GRAPH_OPERATION (add_host_function, MADE (scene, gcuda_graph_definition_add_host
 GRAPH_OPERATION (add_event_record, MADE (scene, gcuda_graph_definition_add_event_record (scene->definition, NULL, 0, scene->late, error)))
 GRAPH_OPERATION (add_event_wait, MADE (scene, gcuda_graph_definition_add_event_wait (scene->definition, NULL, 0, scene->late, error)))
 GRAPH_OPERATION (add_allocation, MADE (scene, gcuda_graph_definition_add_allocation (scene->definition, NULL, 0, SIZE, scene->bed->stream, &scene->in_graph, error)))
+GRAPH_OPERATION (add_conditional, MADE (scene, gcuda_graph_definition_add_conditional (scene->definition, NULL, 0, GCUDA_GRAPH_CONDITIONAL_KIND_IF, 1, 1, error)))
 GRAPH_OPERATION (add_free, MADE (scene, gcuda_graph_definition_add_free (scene->definition, NULL, 0, scene->in_graph, error)))
 GRAPH_OPERATION (instantiate, MADE (scene, gcuda_graph_definition_instantiate (scene->definition, GCUDA_GRAPH_FLAGS_NONE, NULL, error)))
 GRAPH_OPERATION (instantiate_upload, MADE (scene, gcuda_graph_definition_instantiate (scene->definition, GCUDA_GRAPH_FLAGS_NONE, scene->stream, error)))
@@ -1128,6 +1129,7 @@ static const Operation operations[] = {
   { "graph-definition/add-event-record", .run = run_add_event_record, WITH_DEFINITION, .harmless = { NODE_KIND, NODE_STAYS } },
   { "graph-definition/add-event-wait", .run = run_add_event_wait, WITH_DEFINITION, .harmless = { NODE_KIND, NODE_STAYS } },
   { "graph-definition/add-allocation", .run = run_add_allocation, WITH_DEFINITION, .harmless = { NODE_KIND, NODE_STAYS } },
+  { "graph-definition/add-conditional", .run = run_add_conditional, WITH_DEFINITION, .harmless = { NODE_STAYS } },
   { "graph-definition/add-free", .run = run_add_free, .set_up = set_up_graph_memory, .tear_down = tear_down_graph, .harmless = { NODE_KIND, NODE_STAYS } },
   { "graph-definition/get-nodes", .run = run_get_nodes, WITH_DEFINITION, .harmless = { NODE_KIND } },
   { "graph-definition/instantiate", .run = run_instantiate, WITH_DEFINITION, .harmless = { RELEASE_TRIED_AGAIN } },

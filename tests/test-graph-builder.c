@@ -715,26 +715,17 @@ test_child (Bed *bed,
   pattern_assert (c, 6, bed->stream);
 }
 
-/* Memory that is freed on the legacy default stream, all the time: it breaks no capture of a blocking stream. */
-
-typedef struct
-{
-  Bed *bed;
-  GCudaStream *legacy;
-  gint stop;
-} Freeing;
+/* Memory that another thread frees on the legacy default stream all the time breaks no capture of a blocking stream. */
 
 static gpointer
-free_on_legacy (gpointer data)
+free_slowly (gpointer data)
 {
-  Freeing *freeing = data;
+  GPtrArray *buffers = data;
 
-  while (!g_atomic_int_get (&freeing->stop))
+  while (buffers->len > 0)
     {
-      g_autoptr (GCudaBuffer) buffer = gcuda_memory_resource_allocate (freeing->bed->resource, SIZE, freeing->bed->stream, NULL);
-
-      if (buffer != NULL)
-        gcuda_buffer_set_deallocation_stream (buffer, freeing->legacy, NULL);
+      g_ptr_array_set_size (buffers, (gint) buffers->len - 1);
+      g_thread_yield ();
     }
   return NULL;
 }
@@ -747,14 +738,22 @@ test_legacy_frees (Bed *bed,
   g_autoptr (GCudaStream) blocking = gcuda_stream_new (bed->context, GCUDA_STREAM_FLAGS_BLOCKING, 0, &error);
   g_autoptr (GCudaStream) legacy = gcuda_stream_new_legacy_default (bed->context, &error);
   g_autoptr (GCudaBuffer) a = allocate (bed);
-  Freeing freeing = { bed, legacy, FALSE };
+  g_autoptr (GPtrArray) buffers = g_ptr_array_new_with_free_func (g_object_unref);
   GThread *thread;
 
-  g_assert_true (gcuda_stream_synchronize (bed->stream, &error));
-  thread = g_thread_new ("frees", free_on_legacy, &freeing);
-  for (guint round = 0; round < 200; round++)
+  for (guint i = 0; i < 500; i++)
     {
-      g_autoptr (GCudaGraphBuilder) builder = gcuda_graph_builder_new_for_stream (blocking, GCUDA_CAPTURE_MODE_RELAXED, &error);
+      GCudaBuffer *buffer = allocate (bed);
+
+      g_assert_true (gcuda_buffer_set_deallocation_stream (buffer, legacy, &error));
+      assert_no_error (error);
+      g_ptr_array_add (buffers, buffer);
+    }
+  g_assert_true (gcuda_stream_synchronize (bed->stream, &error));
+  thread = g_thread_new ("frees", free_slowly, buffers);
+  for (guint round = 0; round < 100; round++)
+    {
+      g_autoptr (GCudaGraphBuilder) builder = gcuda_graph_builder_new_for_stream (blocking, GCUDA_CAPTURE_MODE_GLOBAL, &error);
       g_autoptr (GCudaGraphDefinition) definition = NULL;
 
       assert_no_error (error);
@@ -762,7 +761,6 @@ test_legacy_frees (Bed *bed,
       definition = gcuda_graph_builder_finish (builder, &error);
       assert_no_error (error);
     }
-  g_atomic_int_set (&freeing.stop, TRUE);
   g_thread_join (thread);
 }
 

@@ -604,6 +604,7 @@ gcuda_graph_builder_finish (GCudaGraphBuilder *self,
       functions = g_steal_pointer (&capture->functions);
       if (result == CUDA_SUCCESS)
         {
+          capture->graph->handle = graph;
           capture->graph->owned = TRUE;
           /* There is no way back to the builder from the graph. */
           for (guint i = 0; i < functions->len; i++)
