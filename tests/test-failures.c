@@ -924,12 +924,12 @@ tear_down_graph (Scene *scene)
   scene->graphs = TRUE;
 }
 
-#define GRAPH_OPERATION(name, call)  \
-  static gboolean                    \
-  run_##name (Scene *scene,          \
-              GError **error)        \
-  {                                  \
-    return (call);                   \
+#define GRAPH_OPERATION(name, call) \
+  static gboolean                   \
+    run_##name (Scene *scene,       \
+                GError **error)     \
+  {                                 \
+    return (call);                  \
   }
 #define BUILDER(scene) GCUDA_STREAM ((scene)->builder)
 
@@ -996,17 +996,17 @@ run_get_nodes (Scene *scene,
   {                                                                                   \
     "cuStreamGetCaptureInfo", "the same", 2                                           \
   }
-#define NODE_KIND                                                              \
-  {                                                                            \
+#define NODE_KIND                                                               \
+  {                                                                             \
     "cuGraphNodeGetType", "the node is there, and only does not say what it is" \
   }
-#define NODE_STAYS                                                                         \
-  {                                                                                        \
+#define NODE_STAYS                                                                          \
+  {                                                                                         \
     "cuCtxPopCurrent", "twice: what the graph has now it has, and nothing can restore that" \
   }
-#define RELEASE_TRIED_AGAIN                             \
-  {                                                     \
-    "cuGraphReleaseUserObject", "it is done once more"  \
+#define RELEASE_TRIED_AGAIN                            \
+  {                                                    \
+    "cuGraphReleaseUserObject", "it is done once more" \
   }
 
 #define RELEASES .until = "cuThreadExchangeStreamCaptureMode"

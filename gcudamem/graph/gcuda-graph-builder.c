@@ -12,11 +12,11 @@ typedef struct
   GCudaStreamBox *origin; /* in use, while it goes on */
   cuuint64_t id;
   GCudaCaptureMode mode;
-  guint64 thread;  /* that began */
-  GCudaHome *home; /* of that thread, where only it can end the capture */
+  guint64 thread;    /* that began */
+  GCudaHome *home;   /* of that thread, where only it can end the capture */
   gboolean blocking; /* the legacy default stream would wait for it */
   gint over;
-  gint n_forked; /* and not joined */
+  gint n_forked;        /* and not joined */
   GPtrArray *functions; /* of the builder that began, without a reference to it */
 } Capture;
 
@@ -238,7 +238,6 @@ new_for_box (GCudaStreamBox *box,
   self->forked = forked;
   return self;
 }
-
 
 /* Begins a capture on a stream, whose box is in use: it takes that over on success. */
 static Capture *
@@ -535,7 +534,8 @@ gcuda_graph_builder_join (GCudaGraphBuilder *self,
       _gcuda_stream_call_end (&other_call, CUDA_SUCCESS, what, NULL);
       _gcuda_stream_call_end (&call, CUDA_SUCCESS, what, NULL);
       return _gcuda_fail (error, GCUDA_ERROR_INVALID_ARGUMENT, "%s: %s", what,
-                          other == self ? "it can't be joined with itself" : other->capture != capture ? "the other builder belongs to another capture" : "the other builder is the one that the capture began with, and was never forked");
+                          other == self ? "it can't be joined with itself" : other->capture != capture ? "the other builder belongs to another capture"
+                                                                                                       : "the other builder is the one that the capture began with, and was never forked");
     }
   result = depend (other_call.box->context, other_call.handle, call.handle);
   _gcuda_stream_call_end (&other_call, CUDA_SUCCESS, what, NULL);

@@ -25,7 +25,7 @@ struct _GCudaGraphDefinition
 {
   GObject parent_instance;
 
-  GCudaGraphBox *graph; /* NULL for an object made by bare new */
+  GCudaGraphBox *graph;   /* NULL for an object made by bare new */
   gboolean has_functions; /* of its own: bindings may tie those to this object */
 };
 

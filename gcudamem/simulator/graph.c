@@ -1342,7 +1342,8 @@ is_endless (SimGraph *graph)
   for (guint i = 0; i < graph->nodes->len; i++)
     {
       const SimWork *work = &((SimNode *) g_ptr_array_index (graph->nodes, i))->work;
-      SimGraph *body = work->kind == SIM_WORK_CHILD ? work->child.graph : work->kind == SIM_WORK_CONDITIONAL ? conditional_body (work) : NULL;
+      SimGraph *body = work->kind == SIM_WORK_CHILD ? work->child.graph : work->kind == SIM_WORK_CONDITIONAL ? conditional_body (work)
+                                                                                                             : NULL;
 
       if (body != NULL && ((work->kind == SIM_WORK_CONDITIONAL && work->conditional.type == CU_GRAPH_COND_TYPE_WHILE) || is_endless (body)))
         return TRUE;
@@ -1620,7 +1621,8 @@ launch_nodes (SimGraph *graph, SimStream *stream, SimOp *start, SimOp *end)
       SimNode *node = g_ptr_array_index (order, i);
       SimWork work = { .kind = SIM_WORK_EMPTY };
       SimOp *first = NULL, *op;
-      SimGraph *inner = node->work.kind == SIM_WORK_CHILD ? node->work.child.graph : node->work.kind == SIM_WORK_CONDITIONAL ? conditional_body (&node->work) : NULL;
+      SimGraph *inner = node->work.kind == SIM_WORK_CHILD ? node->work.child.graph : node->work.kind == SIM_WORK_CONDITIONAL ? conditional_body (&node->work)
+                                                                                                                             : NULL;
 
       if (inner != NULL)
         {
