@@ -935,6 +935,7 @@ tear_down_graph (Scene *scene)
 
 GRAPH_OPERATION (builder_new, MADE (scene, gcuda_graph_builder_new (scene->bed->context, GCUDA_CAPTURE_MODE_RELAXED, error)))
 GRAPH_OPERATION (builder_new_for_stream, MADE (scene, gcuda_graph_builder_new_for_stream (scene->stream, GCUDA_CAPTURE_MODE_RELAXED, error)))
+GRAPH_OPERATION (builder_new_for_definition, MADE (scene, gcuda_graph_builder_new_for_definition (scene->definition, GCUDA_CAPTURE_MODE_RELAXED, error)))
 GRAPH_OPERATION (builder_fork, MADE (scene, gcuda_graph_builder_fork (scene->builder, error)))
 GRAPH_OPERATION (builder_join, gcuda_graph_builder_join (scene->builder, scene->forked, error))
 GRAPH_OPERATION (builder_finish, MADE (scene, gcuda_graph_builder_finish (scene->builder, error)))
@@ -1103,6 +1104,7 @@ static const Operation operations[] = {
 #define WITH_GRAPH      .set_up = set_up_graph, .tear_down = tear_down_graph
   { "graph-builder/new", .run = run_builder_new, .tear_down = tear_down_graph, RELEASES },
   { "graph-builder/new-for-stream", .run = run_builder_new_for_stream, .tear_down = tear_down_graph },
+  { "graph-builder/new-for-definition", .run = run_builder_new_for_definition, WITH_DEFINITION, RELEASES },
   { "graph-builder/fork", .run = run_builder_fork, WITH_BUILDER,
     .harmless = { { "cuEventDestroy", "it is done once more" }, NODE_STAYS } },
   { "graph-builder/join", .run = run_builder_join, .set_up = set_up_forked, .tear_down = tear_down_graph, RELEASES,

@@ -868,8 +868,24 @@ test_conditional (Bed *bed,
       for (guint i = 0; i < 2; i++)
         {
           g_autoptr (GCudaGraphDefinition) body = gcuda_graph_node_get_body (node, i, &error);
-          g_autoptr (GCudaGraphNode) fill = add_fill (body, NULL, results[value], i + 1);
+          g_autoptr (GCudaGraphBuilder) builder = NULL;
+          g_autoptr (GCudaGraphNode) fill = NULL;
+          g_autoptr (GCudaGraphDefinition) same = NULL;
 
+          /* One by a node, the other captured. */
+          if (i == 0)
+            {
+              fill = add_fill (body, NULL, results[value], i + 1);
+            }
+          else
+            {
+              builder = gcuda_graph_builder_new_for_definition (body, GCUDA_CAPTURE_MODE_RELAXED, &error);
+              assert_no_error (error);
+              pattern_fill (results[value], i + 1, GCUDA_STREAM (builder));
+              same = gcuda_graph_builder_finish (builder, &error);
+              assert_no_error (error);
+              g_assert_cmpuint (gcuda_graph_definition_get_handle (same), ==, gcuda_graph_definition_get_handle (body));
+            }
           g_assert_null (gcuda_graph_definition_instantiate (body, GCUDA_GRAPH_FLAGS_NONE, NULL, &error));
           assert_error_and_clear (error, GCUDA_ERROR_INVALID_ARGUMENT);
         }
