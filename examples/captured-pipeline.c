@@ -56,6 +56,32 @@ capture (GCudaContext *context,
   return definition != NULL ? gcuda_graph_definition_instantiate (definition, GCUDA_GRAPH_FLAGS_NONE, stream, error) : NULL;
 }
 
+/* Once the graph is closed, nothing keeps its memory but the launches under way. */
+static gboolean
+settle (GCudaDeviceMemoryResource *pool,
+        GCudaStream *stream,
+        GError **error)
+{
+  guint64 used = 1;
+
+  for (guint i = 0; used > 0 && i < 5000; i++)
+    {
+      g_autoptr (GCudaPoolStatistics) statistics = NULL;
+
+      if (!gcuda_reclaim (NULL, error) || !gcuda_stream_synchronize (stream, error))
+        return FALSE;
+      statistics = gcuda_device_memory_resource_get_statistics (pool, error);
+      if (statistics == NULL)
+        return FALSE;
+      used = gcuda_pool_statistics_get_used (statistics);
+      if (used > 0)
+        g_usleep (1000);
+    }
+  if (used > 0)
+    g_set_error (error, G_IO_ERROR, G_IO_ERROR_FAILED, "%" G_GUINT64_FORMAT " bytes were not given back to the pool", used);
+  return used == 0;
+}
+
 static gboolean
 run (const char *path,
      GError **error)
@@ -125,6 +151,12 @@ run (const char *path,
                    g_checksum_get_string (found), g_checksum_get_string (expected));
       return FALSE;
     }
+  g_clear_object (&input);
+  g_clear_object (&output);
+  g_clear_object (&others);
+  g_clear_object (&graph);
+  if (!settle (own_pool, stream, error))
+    return FALSE;
   g_print ("bytes      %12" G_GUINT64_FORMAT "\n", total);
   g_print ("launches   %12d\n", LAUNCHES);
   g_print ("seconds    %12.3f  upload, launch and download: %.1f microseconds each\n",

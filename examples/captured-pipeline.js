@@ -33,6 +33,22 @@ function capture(context, pool, stream, input, output) {
     return builder.finish().instantiate(GCuda.GraphFlags.NONE, stream);
 }
 
+// Once the graph is closed, nothing keeps its memory but the launches under way.
+function settle(pool, stream) {
+    let used = 1;
+    for (let i = 0; used > 0 && i < 5000; i++) {
+        GCuda.reclaim(null);
+        stream.synchronize();
+        used = pool.get_statistics().get_used();
+        if (used > 0) {
+            System.gc();
+            GLib.usleep(1000);
+        }
+    }
+    if (used > 0)
+        throw new Error(`${used} bytes were not given back to the pool`);
+}
+
 function run(path) {
     const file = GLib.MappedFile.new(path, false);
     const bytes = file.get_bytes();
@@ -70,6 +86,10 @@ function run(path) {
     }
     if (found.get_string() !== expected.get_string())
         throw new Error(`the device's result is wrong: SHA-256 ${found.get_string()}, not ${expected.get_string()}`);
+    for (const buffer of [input, output, others])
+        buffer.close();
+    graph.close();
+    settle(pool, stream);
     print(`bytes      ${String(total).padStart(12)}`);
     print(`launches   ${String(LAUNCHES).padStart(12)}`);
     print(`seconds    ${(deviceTime / 1e6).toFixed(3).padStart(12)}  upload, launch and download: ${

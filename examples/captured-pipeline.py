@@ -43,6 +43,19 @@ def capture(context, pool, stream, source, result):
     return builder.finish().instantiate(GCuda.GraphFlags.NONE, stream)
 
 
+def settle(pool, stream):
+    """Once the graph is closed, nothing keeps its memory but the launches under way."""
+    for _ in range(5000):
+        gc.collect()
+        GCuda.reclaim(None)
+        stream.synchronize()
+        used = pool.get_statistics().get_used()
+        if not used:
+            return
+        time.sleep(0.001)
+    sys.exit(f'captured-pipeline: {used} bytes were not given back to the pool')
+
+
 def run(path):
     total = os.path.getsize(path)
     size = 2 * max(-(-total // (2 * LAUNCHES)), 1)
@@ -70,6 +83,8 @@ def run(path):
             device_time += time.monotonic() - start
     if found.digest() != expected.digest():
         sys.exit(f"captured-pipeline: the device's result is wrong: SHA-256 {found.hexdigest()}, not {expected.hexdigest()}")
+    del source, result, others, graph
+    settle(pool, stream)
     print(f'bytes      {total:12}')
     print(f'launches   {LAUNCHES:12}')
     print(f'seconds    {device_time:12.3f}  upload, launch and download: {device_time * 1e6 / LAUNCHES:.1f} microseconds each')

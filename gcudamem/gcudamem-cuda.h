@@ -36,6 +36,27 @@ gcuda_buffer_get_cuda_pointer (GCudaBuffer *self)
   return (CUdeviceptr) gcuda_buffer_get_address (self);
 }
 
+/* The graph's handle; NULL when closed. */
+static inline CUgraph
+gcuda_graph_definition_get_cuda_graph (GCudaGraphDefinition *self)
+{
+  return (CUgraph) (guintptr) gcuda_graph_definition_get_handle (self);
+}
+
+/* The executable graph's handle; NULL when closed. */
+static inline CUgraphExec
+gcuda_graph_get_cuda_graph_exec (GCudaGraph *self)
+{
+  return (CUgraphExec) (guintptr) gcuda_graph_get_handle (self);
+}
+
+/* The node's handle; NULL for an object made by bare new. */
+static inline CUgraphNode
+gcuda_graph_node_get_cuda_node (GCudaGraphNode *self)
+{
+  return (CUgraphNode) (guintptr) gcuda_graph_node_get_handle (self);
+}
+
 /* The pool's handle; NULL for an object made by bare new. */
 static inline CUmemoryPool
 gcuda_device_memory_resource_get_cuda_pool (GCudaDeviceMemoryResource *self)

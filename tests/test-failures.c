@@ -1186,17 +1186,18 @@ tear_down_graph (Scene *scene)
   scene->graphs = TRUE;
 }
 
-#define GRAPH_OPERATION(name, call)  \
-  static gboolean                    \
-  run_##name (Scene *scene,          \
-              GError **error)        \
-  {                                  \
-    return (call);                   \
+#define GRAPH_OPERATION(name, call) \
+  static gboolean                   \
+    run_##name (Scene *scene,       \
+                GError **error)     \
+  {                                 \
+    return (call);                  \
   }
 #define BUILDER(scene) GCUDA_STREAM ((scene)->builder)
 
 GRAPH_OPERATION (builder_new, MADE (scene, gcuda_graph_builder_new (scene->bed->context, GCUDA_CAPTURE_MODE_RELAXED, error)))
 GRAPH_OPERATION (builder_new_for_stream, MADE (scene, gcuda_graph_builder_new_for_stream (scene->stream, GCUDA_CAPTURE_MODE_RELAXED, error)))
+GRAPH_OPERATION (builder_new_for_definition, MADE (scene, gcuda_graph_builder_new_for_definition (scene->definition, GCUDA_CAPTURE_MODE_RELAXED, error)))
 GRAPH_OPERATION (builder_fork, MADE (scene, gcuda_graph_builder_fork (scene->builder, error)))
 GRAPH_OPERATION (builder_join, gcuda_graph_builder_join (scene->builder, scene->forked, error))
 GRAPH_OPERATION (builder_finish, MADE (scene, gcuda_graph_builder_finish (scene->builder, error)))
@@ -1221,6 +1222,7 @@ GRAPH_OPERATION (add_host_function, MADE (scene, gcuda_graph_definition_add_host
 GRAPH_OPERATION (add_event_record, MADE (scene, gcuda_graph_definition_add_event_record (scene->definition, NULL, 0, scene->late, error)))
 GRAPH_OPERATION (add_event_wait, MADE (scene, gcuda_graph_definition_add_event_wait (scene->definition, NULL, 0, scene->late, error)))
 GRAPH_OPERATION (add_allocation, MADE (scene, gcuda_graph_definition_add_allocation (scene->definition, NULL, 0, SIZE, scene->bed->stream, &scene->in_graph, error)))
+GRAPH_OPERATION (add_conditional, MADE (scene, gcuda_graph_definition_add_conditional (scene->definition, NULL, 0, GCUDA_GRAPH_CONDITIONAL_KIND_IF, 1, 1, error)))
 GRAPH_OPERATION (add_free, MADE (scene, gcuda_graph_definition_add_free (scene->definition, NULL, 0, scene->in_graph, error)))
 GRAPH_OPERATION (instantiate, MADE (scene, gcuda_graph_definition_instantiate (scene->definition, GCUDA_GRAPH_FLAGS_NONE, NULL, error)))
 GRAPH_OPERATION (instantiate_upload, MADE (scene, gcuda_graph_definition_instantiate (scene->definition, GCUDA_GRAPH_FLAGS_NONE, scene->stream, error)))
@@ -1257,17 +1259,17 @@ run_get_nodes (Scene *scene,
   {                                                                                   \
     "cuStreamGetCaptureInfo", "the same", 2                                           \
   }
-#define NODE_KIND                                                              \
-  {                                                                            \
+#define NODE_KIND                                                               \
+  {                                                                             \
     "cuGraphNodeGetType", "the node is there, and only does not say what it is" \
   }
-#define NODE_STAYS                                                                         \
-  {                                                                                        \
+#define NODE_STAYS                                                                          \
+  {                                                                                         \
     "cuCtxPopCurrent", "twice: what the graph has now it has, and nothing can restore that" \
   }
-#define RELEASE_TRIED_AGAIN                             \
-  {                                                     \
-    "cuGraphReleaseUserObject", "it is done once more"  \
+#define RELEASE_TRIED_AGAIN                            \
+  {                                                    \
+    "cuGraphReleaseUserObject", "it is done once more" \
   }
 
 #define RELEASES .until = "cuThreadExchangeStreamCaptureMode"
@@ -1397,6 +1399,7 @@ static const Operation operations[] = {
 #define WITH_GRAPH      .set_up = set_up_graph, .tear_down = tear_down_graph
   { "graph-builder/new", .run = run_builder_new, .tear_down = tear_down_graph, RELEASES },
   { "graph-builder/new-for-stream", .run = run_builder_new_for_stream, .tear_down = tear_down_graph },
+  { "graph-builder/new-for-definition", .run = run_builder_new_for_definition, WITH_DEFINITION, RELEASES },
   { "graph-builder/fork", .run = run_builder_fork, WITH_BUILDER,
     .harmless = { { "cuEventDestroy", "it is done once more" }, NODE_STAYS } },
   { "graph-builder/join", .run = run_builder_join, .set_up = set_up_forked, .tear_down = tear_down_graph, RELEASES,
@@ -1423,6 +1426,7 @@ static const Operation operations[] = {
   { "graph-definition/add-event-record", .run = run_add_event_record, WITH_DEFINITION, .harmless = { NODE_KIND, NODE_STAYS } },
   { "graph-definition/add-event-wait", .run = run_add_event_wait, WITH_DEFINITION, .harmless = { NODE_KIND, NODE_STAYS } },
   { "graph-definition/add-allocation", .run = run_add_allocation, WITH_DEFINITION, .harmless = { NODE_KIND, NODE_STAYS } },
+  { "graph-definition/add-conditional", .run = run_add_conditional, WITH_DEFINITION, .harmless = { NODE_STAYS } },
   { "graph-definition/add-free", .run = run_add_free, .set_up = set_up_graph_memory, .tear_down = tear_down_graph, .harmless = { NODE_KIND, NODE_STAYS } },
   { "graph-definition/get-nodes", .run = run_get_nodes, WITH_DEFINITION, .harmless = { NODE_KIND } },
   { "graph-definition/instantiate", .run = run_instantiate, WITH_DEFINITION, .harmless = { RELEASE_TRIED_AGAIN } },
@@ -2136,6 +2140,9 @@ typedef enum
   DROP_EVENT,
   DROP_POOL,
   DROP_CONTEXT,
+  DROP_GRAPH,
+  DROP_DEFINITION,
+  DROP_BUILDER,
 } Drop;
 
 typedef enum
@@ -2203,6 +2210,14 @@ static const Teardown teardowns[] = {
   { "pool/deinitialized", DROP_POOL, "cuMemPoolDestroy:1=DEINITIALIZED", END_SILENT, NULL },
   { "pool/not-permitted", DROP_POOL, "cuMemPoolDestroy:1=NOT_PERMITTED", END_RELEASED, NULL },
   { "pool/capture", DROP_POOL, "cuMemPoolDestroy:1=STREAM_CAPTURE_UNSUPPORTED", END_RELEASED, NULL },
+  { "graph/unknown", DROP_GRAPH, "cuGraphExecDestroy:1=UNKNOWN", END_LEAKED, "cuGraphExecDestroy" },
+  { "graph/deinitialized", DROP_GRAPH, "cuGraphExecDestroy:1=DEINITIALIZED", END_SILENT, NULL },
+  { "graph/not-permitted", DROP_GRAPH, "cuGraphExecDestroy:1=NOT_PERMITTED", END_RELEASED, NULL },
+  { "graph-definition/unknown", DROP_DEFINITION, "cuGraphDestroy:1=UNKNOWN", END_LEAKED, "cuGraphDestroy" },
+  { "graph-definition/deinitialized", DROP_DEFINITION, "cuGraphDestroy:1=DEINITIALIZED", END_SILENT, NULL },
+  { "graph-definition/not-permitted", DROP_DEFINITION, "cuGraphDestroy:1=NOT_PERMITTED", END_RELEASED, NULL },
+  { "graph-builder/unknown", DROP_BUILDER, "cuStreamEndCapture:1=UNKNOWN", END_RELEASED, NULL },
+  { "graph-builder/not-permitted", DROP_BUILDER, "cuStreamEndCapture:1=NOT_PERMITTED", END_RELEASED, NULL },
   { "context/unknown", DROP_CONTEXT, "cuCtxDestroy:1=UNKNOWN", END_LEAKED, "cuCtxDestroy" },
   { "context/deinitialized", DROP_CONTEXT, "cuCtxDestroy:1=DEINITIALIZED", END_SILENT, NULL },
   { "context/record", DROP_CONTEXT, "cuCtxRecordEvent:1=UNKNOWN", END_RELEASED, NULL },
@@ -2262,6 +2277,21 @@ test_teardown (Bed *bed,
     case DROP_POOL:
       object = G_OBJECT (gcuda_device_memory_resource_new_pool (bed->device, 0, GCUDA_HANDLE_TYPES_NONE, &error));
       handle = gcuda_device_memory_resource_get_handle (GCUDA_DEVICE_MEMORY_RESOURCE (object));
+      break;
+    case DROP_GRAPH:
+      {
+        g_autoptr (GCudaGraphDefinition) definition = gcuda_graph_definition_new (bed->context, &error);
+
+        object = G_OBJECT (gcuda_graph_definition_instantiate (definition, GCUDA_GRAPH_FLAGS_NONE, NULL, &error));
+        handle = gcuda_graph_get_handle (GCUDA_GRAPH (object));
+      }
+      break;
+    case DROP_DEFINITION:
+      object = G_OBJECT (gcuda_graph_definition_new (bed->context, &error));
+      handle = gcuda_graph_definition_get_handle (GCUDA_GRAPH_DEFINITION (object));
+      break;
+    case DROP_BUILDER:
+      object = G_OBJECT (gcuda_graph_builder_new (bed->context, GCUDA_CAPTURE_MODE_GLOBAL, &error));
       break;
     case DROP_CONTEXT:
       object = G_OBJECT (gcuda_context_new (bed->device, GCUDA_CONTEXT_FLAGS_NONE, &error));
@@ -2353,6 +2383,12 @@ test_teardown (Bed *bed,
         break;
       case DROP_POOL:
         assert_cuda (RAW (cuMemPoolDestroy) ((CUmemoryPool) (guintptr) handle));
+        break;
+      case DROP_GRAPH:
+        assert_cuda (RAW (cuGraphExecDestroy) ((CUgraphExec) (guintptr) handle));
+        break;
+      case DROP_DEFINITION:
+        assert_cuda (RAW (cuGraphDestroy) ((CUgraph) (guintptr) handle));
         break;
       case DROP_CONTEXT:
         assert_cuda (RAW (cuCtxDestroy) ((CUcontext) (guintptr) handle));

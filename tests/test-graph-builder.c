@@ -715,6 +715,99 @@ test_child (Bed *bed,
   pattern_assert (c, 6, bed->stream);
 }
 
+/* Into a graph that is there already; an abandoned builder leaves that as a graph. */
+static void
+test_adds (Bed *bed,
+           gconstpointer data)
+{
+  g_autoptr (GError) error = NULL;
+  GCudaBuffer *a = allocate (bed), *b = allocate (bed);
+  g_autoptr (GCudaBuffer) result = allocate (bed);
+  g_autoptr (GCudaGraphDefinition) definition = gcuda_graph_definition_new (bed->context, &error);
+  g_autoptr (GCudaGraphDefinition) same = NULL;
+  g_autoptr (GCudaGraphNode) node = gcuda_graph_definition_add_fill (definition, NULL, 0, b, 0, SIZE, 1, 1, &error);
+  g_autoptr (GCudaGraphBuilder) builder = NULL;
+  g_autoptr (GPtrArray) nodes = NULL;
+  g_autoptr (GCudaGraph) graph = NULL;
+
+  assert_no_error (error);
+  g_assert_null (gcuda_graph_builder_new_for_definition (NULL, GCUDA_CAPTURE_MODE_GLOBAL, &error));
+  assert_error_and_clear (error, GCUDA_ERROR_INVALID_ARGUMENT);
+  g_assert_true (gcuda_stream_synchronize (bed->stream, &error));
+  builder = gcuda_graph_builder_new_for_definition (definition, GCUDA_CAPTURE_MODE_GLOBAL, &error);
+  assert_no_error (error);
+  pattern_fill (a, 7, GCUDA_STREAM (builder));
+  g_assert_true (gcuda_buffer_copy_to (a, result, GCUDA_STREAM (builder), &error));
+  same = gcuda_graph_builder_finish (builder, &error);
+  assert_no_error (error);
+  g_object_unref (a);
+  g_object_unref (b);
+  g_clear_object (&builder);
+  builder = gcuda_graph_builder_new_for_definition (definition, GCUDA_CAPTURE_MODE_GLOBAL, &error);
+  assert_no_error (error);
+  g_clear_object (&builder);
+  nodes = gcuda_graph_definition_get_nodes (definition, &error);
+  assert_no_error (error);
+  g_assert_cmpuint (nodes->len, ==, 3);
+  /* One of the two objects is enough. */
+  g_object_run_dispose (G_OBJECT (same));
+  g_assert_true (gcuda_graph_definition_is_closed (same));
+  g_clear_object (&same);
+  graph = gcuda_graph_definition_instantiate (definition, GCUDA_GRAPH_FLAGS_NONE, NULL, &error);
+  assert_no_error (error);
+  launch (graph, bed);
+  pattern_assert (result, 7, bed->stream);
+}
+
+/* Memory that another thread frees on the legacy default stream all the time breaks no capture of a blocking stream. */
+
+static gpointer
+free_slowly (gpointer data)
+{
+  GPtrArray *buffers = data;
+
+  while (buffers->len > 0)
+    {
+      g_ptr_array_set_size (buffers, (gint) buffers->len - 1);
+      g_thread_yield ();
+    }
+  return NULL;
+}
+
+static void
+test_legacy_frees (Bed *bed,
+                   gconstpointer data)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (GCudaStream) blocking = gcuda_stream_new (bed->context, GCUDA_STREAM_FLAGS_BLOCKING, 0, &error);
+  g_autoptr (GCudaStream) legacy = gcuda_stream_new_legacy_default (bed->context, &error);
+  g_autoptr (GCudaBuffer) a = allocate (bed);
+  g_autoptr (GPtrArray) buffers = g_ptr_array_new_with_free_func (g_object_unref);
+  GThread *thread;
+
+  for (guint i = 0; i < 500; i++)
+    {
+      GCudaBuffer *buffer = allocate (bed);
+
+      g_assert_true (gcuda_buffer_set_deallocation_stream (buffer, legacy, &error));
+      assert_no_error (error);
+      g_ptr_array_add (buffers, buffer);
+    }
+  g_assert_true (gcuda_stream_synchronize (bed->stream, &error));
+  thread = g_thread_new ("frees", free_slowly, buffers);
+  for (guint round = 0; round < 100; round++)
+    {
+      g_autoptr (GCudaGraphBuilder) builder = gcuda_graph_builder_new_for_stream (blocking, GCUDA_CAPTURE_MODE_GLOBAL, &error);
+      g_autoptr (GCudaGraphDefinition) definition = NULL;
+
+      assert_no_error (error);
+      pattern_fill (a, 1, GCUDA_STREAM (builder));
+      definition = gcuda_graph_builder_finish (builder, &error);
+      assert_no_error (error);
+    }
+  g_thread_join (thread);
+}
+
 int
 main (int argc,
       char **argv)
@@ -733,6 +826,8 @@ main (int argc,
   bed_add ("/graph-builder/finish-elsewhere", test_finish_elsewhere);
   bed_add ("/graph-builder/abandoned", test_abandoned);
   bed_add ("/graph-builder/abandoned-loop", test_abandoned_loop);
+  bed_add ("/graph-builder/adds", test_adds);
+  bed_add ("/graph-builder/legacy-frees", test_legacy_frees);
   bed_add ("/graph-builder/deallocation-stream", test_deallocation_stream);
   bed_add ("/graph-builder/host-function", test_host_function);
   bed_add ("/graph-builder/host-function-abandoned", test_host_function_abandoned);

@@ -828,6 +828,76 @@ test_child (Bed *bed,
   pattern_assert (b, 8, bed->stream);
 }
 
+/* Refused where the driver has none, and then the graph is as it was; else the body runs as the value says. */
+static void
+test_conditional (Bed *bed,
+                  gconstpointer data)
+{
+  g_autoptr (GError) error = NULL;
+  GCudaBuffer *results[3];
+
+  for (guint value = 0; value < 3; value++)
+    results[value] = allocate (bed);
+  for (guint value = 0; value < 3; value++)
+    {
+      g_autoptr (GCudaGraphDefinition) definition = define (bed);
+      g_autoptr (GCudaGraphNode) node = NULL;
+      g_autoptr (GCudaGraph) graph = NULL;
+
+      g_assert_null (gcuda_graph_definition_add_conditional (definition, NULL, 0, GCUDA_GRAPH_CONDITIONAL_KIND_WHILE, 0, 2, &error));
+      assert_error_and_clear (error, GCUDA_ERROR_INVALID_ARGUMENT);
+      g_assert_null (gcuda_graph_definition_add_conditional (definition, NULL, 0, 9, 0, 1, &error));
+      assert_error_and_clear (error, GCUDA_ERROR_INVALID_ARGUMENT);
+      node = gcuda_graph_definition_add_conditional (definition, NULL, 0, GCUDA_GRAPH_CONDITIONAL_KIND_SWITCH, value, 2, &error);
+      if (g_error_matches (error, GCUDA_ERROR, GCUDA_ERROR_NOT_SUPPORTED))
+        {
+          g_autoptr (GPtrArray) nodes = NULL;
+
+          g_clear_error (&error);
+          nodes = gcuda_graph_definition_get_nodes (definition, &error);
+          assert_no_error (error);
+          g_assert_cmpuint (nodes->len, ==, 0);
+          continue;
+        }
+      assert_no_error (error);
+      g_assert_cmpint (gcuda_graph_node_get_kind (node), ==, GCUDA_GRAPH_NODE_KIND_CONDITIONAL);
+      g_assert_cmpuint (gcuda_graph_node_get_n_bodies (node), ==, 2);
+      g_assert_cmpuint (gcuda_graph_node_get_conditional_handle (node), !=, 0);
+      g_assert_null (gcuda_graph_node_get_body (node, 2, &error));
+      assert_error_and_clear (error, GCUDA_ERROR_INVALID_ARGUMENT);
+      for (guint i = 0; i < 2; i++)
+        {
+          g_autoptr (GCudaGraphDefinition) body = gcuda_graph_node_get_body (node, i, &error);
+          g_autoptr (GCudaGraphBuilder) builder = NULL;
+          g_autoptr (GCudaGraphNode) fill = NULL;
+          g_autoptr (GCudaGraphDefinition) same = NULL;
+
+          /* One by a node, the other captured. */
+          if (i == 0)
+            {
+              fill = add_fill (body, NULL, results[value], i + 1);
+            }
+          else
+            {
+              builder = gcuda_graph_builder_new_for_definition (body, GCUDA_CAPTURE_MODE_RELAXED, &error);
+              assert_no_error (error);
+              pattern_fill (results[value], i + 1, GCUDA_STREAM (builder));
+              same = gcuda_graph_builder_finish (builder, &error);
+              assert_no_error (error);
+              g_assert_cmpuint (gcuda_graph_definition_get_handle (same), ==, gcuda_graph_definition_get_handle (body));
+            }
+          g_assert_null (gcuda_graph_definition_instantiate (body, GCUDA_GRAPH_FLAGS_NONE, NULL, &error));
+          assert_error_and_clear (error, GCUDA_ERROR_INVALID_ARGUMENT);
+        }
+      graph = instantiate (definition);
+      pattern_fill (results[value], 0, bed->stream);
+      launch (graph, bed->stream);
+      pattern_assert (results[value], value < 2 ? value + 1 : 0, bed->stream);
+    }
+  for (guint value = 0; value < 3; value++)
+    g_object_unref (results[value]);
+}
+
 static gpointer
 drop (gpointer data)
 {
@@ -885,6 +955,7 @@ main (int argc,
   bed_add ("/graph/host-function", test_host_function);
   bed_add ("/graph/events", test_events);
   bed_add ("/graph/child", test_child);
+  bed_add ("/graph/conditional", test_conditional);
   bed_add ("/graph/dropped-elsewhere", test_dropped_elsewhere);
   return g_test_run ();
 }

@@ -30,6 +30,11 @@ typedef struct
   GObject *owner;
   GMainContext *owner_context; /* where the owner is dropped */
 
+  /* A call on the legacy default stream breaks the captures of blocking and per-thread streams. So a teardown and a capture of
+   * the library's own exclude each other: whoever comes second sees the other's count. */
+  gint legacy_teardowns;
+  gint blocking_captures;
+
   /* Stock of events that a teardown can take without asking for memory. */
   GMutex lock;
   GPtrArray *events;

@@ -83,6 +83,7 @@ void _gcuda_teardown_leave (GCudaTeardown *teardown);
 typedef struct
 {
   gboolean pushed;
+  gint *counter; /* counted down at the end, if it is not NULL */
 } GCudaContextScope;
 
 CUresult _gcuda_context_scope_enter (GCudaContextScope *scope,

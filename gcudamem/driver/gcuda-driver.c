@@ -118,6 +118,7 @@ _gcuda_context_scope_enter (GCudaContextScope *scope,
   CUresult result;
 
   scope->pushed = FALSE;
+  scope->counter = NULL;
   result = _gcuda_driver.CtxGetCurrent (&current);
   if (result != CUDA_SUCCESS)
     return result;
@@ -134,6 +135,8 @@ _gcuda_context_scope_leave (GCudaContextScope *scope)
   CUcontext popped;
   CUresult result;
 
+  if (G_UNLIKELY (scope->counter != NULL))
+    g_atomic_int_add (g_steal_pointer (&scope->counter), -1);
   if (!scope->pushed)
     return CUDA_SUCCESS;
   scope->pushed = FALSE;

@@ -20,6 +20,7 @@ struct _GCudaGraphBox
   GCudaContextBox *context; /* with a use */
   GCudaKeeperSet *keepers;
   GCudaGraphMemory *memory;
+  gint definitions;    /* objects for it */
   gint closed;         /* the definition: there are only nodes left, to name what executable graphs have */
   gint tied;           /* others have the handle: what they make of it keeps the same things */
   GCudaGraphBox *root; /* of the body of a conditional node: the graph that it is a part of, referenced */

@@ -107,6 +107,9 @@ _gcuda_graph_box_close (GCudaGraphBox *self)
 
   if (!g_atomic_int_compare_and_exchange (&self->closed, FALSE, TRUE) || self->root != NULL)
     return;
+  /* There the locks may be anybody's. */
+  if (_gcuda_driver_forked ())
+    return;
   /* Then the set is theirs too. */
   if (g_atomic_int_get (&self->tied))
     return;

@@ -12,10 +12,12 @@ typedef struct
   GCudaStreamBox *origin; /* in use, while it goes on */
   cuuint64_t id;
   GCudaCaptureMode mode;
-  guint64 thread;  /* that began */
-  GCudaHome *home; /* of that thread, where only it can end the capture */
+  guint64 thread;    /* that began */
+  GCudaHome *home;   /* of that thread, where only it can end the capture */
+  gboolean adds;     /* to a graph that was there before, and stays */
+  gboolean blocking; /* the legacy default stream would wait for it */
   gint over;
-  gint n_forked; /* and not joined */
+  gint n_forked;        /* and not joined */
   GPtrArray *functions; /* of the builder that began, without a reference to it */
 } Capture;
 
@@ -84,8 +86,11 @@ capture_is_ours (Capture *self)
 static void
 capture_forget (Capture *self)
 {
+  if (self->blocking)
+    g_atomic_int_add (&self->graph->context->blocking_captures, -1);
   _gcuda_capture_unregister (self->id);
-  _gcuda_graph_memory_end_capture (self->graph->memory);
+  if (!self->adds)
+    _gcuda_graph_memory_end_capture (self->graph->memory);
 }
 
 /* What was captured goes with it. */
@@ -93,7 +98,8 @@ static void
 capture_drop (Capture *self)
 {
   g_clear_pointer (&self->functions, g_ptr_array_unref);
-  _gcuda_graph_box_close (self->graph);
+  if (!self->adds)
+    _gcuda_graph_box_close (self->graph);
   _gcuda_stream_box_unuse (g_steal_pointer (&self->origin));
   capture_unref (self);
 }
@@ -123,10 +129,11 @@ capture_abandon (GCudaReclaimNode *node)
   if (result == CUDA_ERROR_NOT_PERMITTED)
     return GCUDA_RECLAIM_AGAIN;
   capture_forget (self);
-  if (graph != NULL)
-    self->graph->owned = TRUE;
-  else
-    self->graph->handle = NULL;
+  if (!self->adds)
+    {
+      self->graph->owned = graph != NULL;
+      self->graph->handle = graph;
+    }
   capture_drop (self);
   return GCUDA_RECLAIM_DONE;
 }
@@ -139,7 +146,8 @@ capture_abandon_at_home (GCudaReclaimNode *node)
 
   if (!_gcuda_teardown_enter (&teardown))
     return GCUDA_RECLAIM_DONE; /* exiting */
-  capture_abandon (node);
+  if (capture_abandon (node) != GCUDA_RECLAIM_DONE)
+    _gcuda_home_push (((Capture *) node)->home, node, capture_abandon_at_home);
   _gcuda_teardown_leave (&teardown);
   return GCUDA_RECLAIM_DONE;
 }
@@ -154,8 +162,16 @@ capture_end_unwanted (Capture *self)
     return;
   if (capture_is_ours (self))
     {
+      GCudaHome *home = self->home;
+
+      /* On a thread of the driver's: later, where it can be. */
       if (capture_abandon (&self->node) != GCUDA_RECLAIM_DONE)
-        _gcuda_reclaimer_push (&self->node, capture_abandon);
+        {
+          if (home != NULL)
+            _gcuda_home_push (home, &self->node, capture_abandon_at_home);
+          else
+            _gcuda_reclaimer_push (&self->node, capture_abandon);
+        }
     }
   else
     {
@@ -227,16 +243,17 @@ new_for_box (GCudaStreamBox *box,
   return self;
 }
 
-
-/* Begins a capture on a stream, whose box is in use: it takes that over on success. */
+/* Begins a capture on a stream, whose box is in use: it takes that over on success. @into is a graph to add to, or NULL. */
 static Capture *
 capture_begin (GCudaStreamBox *box,
+               GCudaGraphBox *into,
                GCudaCaptureMode mode,
                const char *what,
                GError **error)
 {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   GCudaContextScope scope = { FALSE };
+  const gboolean blocking = box->blocking || box->kind == GCUDA_STREAM_PER_THREAD;
   CUgraph graph = NULL;
   cuuint64_t id = 0;
   CUresult result = CUDA_SUCCESS;
@@ -249,9 +266,17 @@ capture_begin (GCudaStreamBox *box,
       _gcuda_fail_driver (error, result, "%s: making the context of the default stream current", what);
       return NULL;
     }
+  /* Teardowns that come now wait for the end of the capture; those that are at it are waited for, they are soon done. */
+  if (blocking)
+    {
+      g_atomic_int_inc (&box->context->blocking_captures);
+      while (g_atomic_int_get (&box->context->legacy_teardowns) > 0)
+        g_thread_yield ();
+    }
   /* Before it can be: whoever sees the stream has to ask from now on. */
   g_atomic_int_set (&box->exposed, TRUE);
-  result = _gcuda_driver.StreamBeginCapture (box->handle, (CUstreamCaptureMode) mode);
+  result = into == NULL ? _gcuda_driver.StreamBeginCapture (box->handle, (CUstreamCaptureMode) mode)
+                        : _gcuda_driver.StreamBeginCaptureToGraph (box->handle, into->handle, NULL, NULL, 0, (CUstreamCaptureMode) mode);
   if (result == CUDA_SUCCESS)
     {
       result = _gcuda_driver.StreamGetCaptureInfo (box->handle, &status, &id, &graph, NULL, NULL);
@@ -261,7 +286,7 @@ capture_begin (GCudaStreamBox *box,
         {
           CUgraph unwanted = NULL;
 
-          if (_gcuda_driver.StreamEndCapture (box->handle, &unwanted) == CUDA_SUCCESS && unwanted != NULL)
+          if (_gcuda_driver.StreamEndCapture (box->handle, &unwanted) == CUDA_SUCCESS && unwanted != NULL && into == NULL)
             _gcuda_driver.GraphDestroy (unwanted);
         }
     }
@@ -272,12 +297,25 @@ capture_begin (GCudaStreamBox *box,
   else if (result != CUDA_SUCCESS)
     _gcuda_fail_driver (error, result, "%s", what);
   if (result != CUDA_SUCCESS)
-    return NULL;
+    {
+      if (blocking)
+        g_atomic_int_add (&box->context->blocking_captures, -1);
+      return NULL;
+    }
 
   self = g_new0 (Capture, 1);
+  self->blocking = blocking;
   self->refs = 1;
-  _gcuda_context_box_use (box->context);
-  self->graph = _gcuda_graph_box_new (graph, FALSE, box->context, id);
+  self->adds = into != NULL;
+  if (into != NULL)
+    {
+      self->graph = _gcuda_graph_box_ref (into);
+    }
+  else
+    {
+      _gcuda_context_box_use (box->context);
+      self->graph = _gcuda_graph_box_new (graph, FALSE, box->context, id);
+    }
   self->origin = box;
   self->id = id;
   self->mode = mode;
@@ -362,10 +400,71 @@ gcuda_graph_builder_new_for_stream (GCudaStream *stream,
   _gcuda_homes_drain_here ();
   if (box->kind == GCUDA_STREAM_LEGACY)
     _gcuda_fail (error, GCUDA_ERROR_INVALID_ARGUMENT, "%s: the legacy default stream can't be captured; take another one", what);
-  else if ((capture = capture_begin (box, mode, what, error)) != NULL)
+  else if ((capture = capture_begin (box, NULL, mode, what, error)) != NULL)
     {
       _gcuda_stream_box_use (box);
       return new_for_box (box, stream->context, capture, FALSE);
+    }
+  _gcuda_stream_box_unuse (box);
+  return NULL;
+}
+
+/**
+ * gcuda_graph_builder_new_for_definition:
+ * @definition: a graph, such as the body of a conditional node
+ * @mode: what the capture forbids
+ * @error: return location for an error
+ *
+ * Makes a builder that adds to a graph, on a stream of its own. What it captures comes after nothing that is there already;
+ * [method@GraphDefinition.add_dependency] can change that. The graph may be used by nothing else until the builder ends, and an
+ * abandoned one leaves in it what it captured. [method@GraphBuilder.finish] gives another object for the same graph. Any
+ * thread; the mode may bind the capture to this one.
+ *
+ * Errors: `INVALID_ARGUMENT` for no graph or an unknown mode; `NOT_SUPPORTED` before CUDA 12.3; `CLOSED`; `FORKED`; what the
+ * driver answers.
+ *
+ * Returns: (transfer full): a new builder
+ *
+ * Since: 0.1
+ */
+GCudaGraphBuilder *
+gcuda_graph_builder_new_for_definition (GCudaGraphDefinition *definition,
+                                        GCudaCaptureMode mode,
+                                        GError **error)
+{
+  static const char what[] = "beginning to capture into a graph";
+  g_autoptr (GCudaGraphBox) graph = NULL;
+  g_autoptr (GCudaContext) context = NULL;
+  g_autoptr (GCudaStream) stream = NULL;
+  GCudaDevice *device;
+  GCudaStreamBox *box;
+  Capture *capture;
+
+  if (!check_mode (mode, what, error))
+    return NULL;
+  graph = _gcuda_graph_definition_hold (definition, what, error);
+  if (graph == NULL)
+    return NULL;
+  if (!_gcuda_driver_has (GCUDA_DRIVER_GROUP_CONDITIONALS))
+    {
+      _gcuda_fail (error, GCUDA_ERROR_NOT_SUPPORTED, "%s: this driver has no cuStreamBeginCaptureToGraph", what);
+      return NULL;
+    }
+  device = _gcuda_device_peek (graph->context->device, error);
+  if (device == NULL)
+    return NULL;
+  _gcuda_context_box_use (graph->context);
+  context = _gcuda_context_new_for_box (graph->context, device);
+  stream = gcuda_stream_new (context, GCUDA_STREAM_FLAGS_NONE, 0, error);
+  box = stream != NULL ? _gcuda_stream_hold (stream, what, error) : NULL;
+  if (box == NULL)
+    return NULL;
+  _gcuda_homes_drain_here ();
+  capture = capture_begin (box, graph, mode, what, error);
+  if (capture != NULL)
+    {
+      _gcuda_stream_box_use (box);
+      return new_for_box (box, context, capture, FALSE);
     }
   _gcuda_stream_box_unuse (box);
   return NULL;
@@ -510,7 +609,8 @@ gcuda_graph_builder_join (GCudaGraphBuilder *self,
       _gcuda_stream_call_end (&other_call, CUDA_SUCCESS, what, NULL);
       _gcuda_stream_call_end (&call, CUDA_SUCCESS, what, NULL);
       return _gcuda_fail (error, GCUDA_ERROR_INVALID_ARGUMENT, "%s: %s", what,
-                          other == self ? "it can't be joined with itself" : other->capture != capture ? "the other builder belongs to another capture" : "the other builder is the one that the capture began with, and was never forked");
+                          other == self ? "it can't be joined with itself" : other->capture != capture ? "the other builder belongs to another capture"
+                                                                                                       : "the other builder is the one that the capture began with, and was never forked");
     }
   result = depend (other_call.box->context, other_call.handle, call.handle);
   _gcuda_stream_call_end (&other_call, CUDA_SUCCESS, what, NULL);
@@ -579,13 +679,17 @@ gcuda_graph_builder_finish (GCudaGraphBuilder *self,
       functions = g_steal_pointer (&capture->functions);
       if (result == CUDA_SUCCESS)
         {
-          capture->graph->owned = TRUE;
+          if (!capture->adds)
+            {
+              capture->graph->handle = graph;
+              capture->graph->owned = TRUE;
+            }
           /* There is no way back to the builder from the graph. */
           for (guint i = 0; i < functions->len; i++)
             _gcuda_host_function_set_target (g_ptr_array_index (functions, i), G_OBJECT (self));
           definition = _gcuda_graph_definition_new_for_box (_gcuda_graph_box_ref (capture->graph));
         }
-      else
+      else if (!capture->adds)
         {
           capture->graph->handle = NULL;
           _gcuda_graph_box_close (capture->graph);

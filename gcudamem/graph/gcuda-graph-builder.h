@@ -56,6 +56,11 @@ GCudaGraphBuilder *gcuda_graph_builder_new_for_stream (GCudaStream *stream,
                                                        GError **error);
 
 GCUDA_AVAILABLE_IN_0_1
+GCudaGraphBuilder *gcuda_graph_builder_new_for_definition (GCudaGraphDefinition *definition,
+                                                           GCudaCaptureMode mode,
+                                                           GError **error);
+
+GCUDA_AVAILABLE_IN_0_1
 GCudaGraphBuilder *gcuda_graph_builder_fork (GCudaGraphBuilder *self,
                                              GError **error);
 

@@ -26,6 +26,7 @@ struct _GCudaGraphDefinition
   GObject parent_instance;
 
   GCudaGraphBox *graph; /* NULL for an object made by bare new */
+  gboolean disposed;
   gboolean has_functions; /* of its own: bindings may tie those to this object */
 };
 
@@ -46,8 +47,10 @@ gcuda_graph_definition_dispose (GObject *object)
 {
   GCudaGraphDefinition *self = GCUDA_GRAPH_DEFINITION (object);
 
-  if (self->graph != NULL)
+  /* Once; and a builder may have given another object for the same graph. */
+  if (self->graph != NULL && !self->disposed && g_atomic_int_dec_and_test (&self->graph->definitions))
     _gcuda_graph_box_close (self->graph);
+  self->disposed = TRUE;
 
   G_OBJECT_CLASS (gcuda_graph_definition_parent_class)->dispose (object);
 }
@@ -125,6 +128,7 @@ _gcuda_graph_definition_new_for_box (GCudaGraphBox *graph)
   GCudaGraphDefinition *self = g_object_new (GCUDA_TYPE_GRAPH_DEFINITION, NULL);
 
   self->graph = graph;
+  g_atomic_int_inc (&graph->definitions);
   return self;
 }
 
@@ -140,7 +144,7 @@ _gcuda_graph_definition_hold (GCudaGraphDefinition *self,
     }
   if (!_gcuda_driver_check (error))
     return NULL;
-  if (self->graph == NULL || _gcuda_graph_box_is_closed (self->graph))
+  if (gcuda_graph_definition_is_closed (self))
     {
       _gcuda_fail (error, GCUDA_ERROR_CLOSED, "%s: the graph definition is closed", what);
       return NULL;
@@ -227,7 +231,7 @@ gcuda_graph_definition_is_closed (GCudaGraphDefinition *self)
 {
   g_return_val_if_fail (GCUDA_IS_GRAPH_DEFINITION (self), TRUE);
 
-  return self->graph == NULL || _gcuda_graph_box_is_closed (self->graph);
+  return self->graph == NULL || self->disposed || _gcuda_graph_box_is_closed (self->graph);
 }
 
 /**
@@ -815,6 +819,9 @@ gcuda_graph_definition_add_upload (GCudaGraphDefinition *self,
  * graph goes on without waiting for it. @destroy is called there as well, when the graph, what was made of it, and their
  * launches are gone. Data that refers to the graph keeps it for good. See [method@Stream.launch_host_function]. One thread at
  * a time.
+ *
+ * Bindings may tie the function to this object, so executable graphs and their launches keep it from then on; it is let go in
+ * the main context that is the thread-default one where they are made.
  *
  * On failure only @destroy is called.
  *

@@ -284,7 +284,9 @@ find_due (CUdeviceptr address,
     return LATER;
   if (block->memory == NULL)
     {
-      Due due = block->freed ? NOTHING : block->capture != 0 ? ASK : block->launched ? FREE : NOTHING;
+      Due due = block->freed ? NOTHING : block->capture != 0 ? ASK
+                                       : block->launched     ? FREE
+                                                             : NOTHING;
 
       forget (address);
       return due;

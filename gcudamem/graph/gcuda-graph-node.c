@@ -270,7 +270,7 @@ gcuda_graph_node_get_n_bodies (GCudaGraphNode *self)
  * @index: which body, from 0 on
  * @error: return location for an error
  *
- * Gets a body of a conditional node, to add nodes to. It is a part of the node's graph, and goes with it: it can't be made
+ * Gets a body of a conditional node, to add nodes to, or to capture into with [ctor@GraphBuilder.new_for_definition]. It is a part of the node's graph, and goes with it: it can't be made
  * executable by itself, and what its nodes use is kept by the whole graph. Any thread.
  *
  * Errors: `INVALID_ARGUMENT` where there is no such body.

@@ -68,11 +68,16 @@ static gboolean
 exec_destroy (ExecBox *self)
 {
   CUresult result = CUDA_SUCCESS;
+  GCudaKeeper *kept = NULL;
 
   if (_gcuda_context_box_is_alive (self->context))
     result = _gcuda_driver.GraphExecDestroy (self->handle);
+  else
+    /* No launch is under way there, and nobody may ever hear of the end. */
+    kept = _gcuda_keeper_set_exchange (self->keepers, NULL);
   if (result == CUDA_ERROR_NOT_PERMITTED)
     return FALSE;
+  g_clear_pointer (&kept, _gcuda_keeper_unref);
   if (result != CUDA_SUCCESS && result != CUDA_ERROR_DEINITIALIZED && !_gcuda_result_is_sticky (result))
     {
       g_autoptr (GError) error = NULL;
@@ -1014,6 +1019,8 @@ gcuda_graph_update_upload (GCudaGraph *self,
  * Makes a node of the executable graph call another function, in the launches to come, from the main context that is the
  * thread-default one now; see [method@Graph.update_fill] and [method@GraphDefinition.add_host_function]. On failure only
  * @destroy is called. One thread at a time.
+ *
+ * Bindings may tie the function to this object: a script keeps it until the launches are done that call the function.
  *
  * Errors: as [method@Graph.update_fill]; `INVALID_ARGUMENT` without a function.
  *

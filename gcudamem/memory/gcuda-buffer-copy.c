@@ -70,7 +70,7 @@ copy_sides_enter (const CopySides *sides,
 {
   GCudaContextBox *context = call->box->context;
 
-  scope->pushed = FALSE;
+  *scope = (GCudaContextScope){ FALSE };
   if (sides->source_context == NULL || _gcuda_stream_box_is_default (call->box))
     return CUDA_SUCCESS;
   if (from_host != to_host)

@@ -211,7 +211,8 @@ ask_location (GCudaBuffer *self,
  * Advises the driver that the memory is mostly read: whoever reads it gets a copy of its pages, which the next write takes
  * from all others. Pages that the buffer shares with its neighbours are advised as well. Any thread.
  *
- * Errors: `INVALID_ARGUMENT` for memory that is not managed; `NOT_SUPPORTED`; `CLOSED`; `FORKED`; what the driver answers.
+ * Errors: `INVALID_ARGUMENT` for memory that is not managed; `NOT_SUPPORTED`, also for memory of
+ * a pool; `CLOSED`; `FORKED`; what the driver answers.
  *
  * Returns: %TRUE, or %FALSE with @error set
  *
@@ -329,7 +330,8 @@ gcuda_buffer_get_preferred_location (GCudaBuffer *self,
  * no page moves only because it was touched from there. Any thread.
  *
  * Errors: `INVALID_ARGUMENT` for memory that is not managed, no location, one that is not there, and a NUMA node, whose
- * users are the host's; `NOT_SUPPORTED`; `CLOSED`; `FORKED`; what the driver answers.
+ * users are the host's; `NOT_SUPPORTED`, also for memory of
+ * a pool; `CLOSED`; `FORKED`; what the driver answers.
  *
  * Returns: %TRUE, or %FALSE with @error set
  *

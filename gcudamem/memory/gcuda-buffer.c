@@ -966,7 +966,9 @@ gcuda_buffer_upload (GCudaBuffer *self,
     {
       if (size == 0)
         success = _gcuda_stream_call_end (&call, CUDA_SUCCESS, what, error);
-      else if (_gcuda_stream_call_keep (&call, g_bytes_ref (bytes), (GDestroyNotify) g_bytes_unref, what, error))
+      /* Of the legacy default stream it's asked whether others' captures forbid it: the copy would break them. */
+      else if ((call.box->kind != GCUDA_STREAM_LEGACY || _gcuda_stream_call_find_capture (&call, what, error)) &&
+               _gcuda_stream_call_keep (&call, g_bytes_ref (bytes), (GDestroyNotify) g_bytes_unref, what, error))
         {
           result = copy_host (allocation, _gcuda_allocation_get_address (allocation) + self->offset + offset, (gpointer) data, size, TRUE, call.handle);
           _gcuda_stream_call_keep_end (&call, result == CUDA_SUCCESS);

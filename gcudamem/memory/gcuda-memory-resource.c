@@ -9,7 +9,8 @@
  *
  * The library brings resources for the driver's memory pools ([class@DeviceMemoryResource]), for plain allocations
  * ([class@SynchronousMemoryResource]), for memory that the processor uses too ([class@PinnedMemoryResource],
- * [class@ManagedMemoryResource]), and for buffers that grow ([class@VirtualMemoryResource]). A program can write its own, in C, Python or JavaScript: a subclass that implements
+ * [class@ManagedMemoryResource]), for buffers that grow ([class@VirtualMemoryResource]), for memory of graphs
+ * ([class@GraphMemoryResource]), and adaptors, which are built on others ([class@MemoryResourceAdaptor]). A program can write its own, in C, Python or JavaScript: a subclass that implements
  * [vfunc@MemoryResource.allocate_address] and [vfunc@MemoryResource.deallocate_address]. It works when made by bare `new`,
  * with the construct properties of this class.
  *
@@ -456,7 +457,7 @@ check_size (guint64 address,
  * more. Any thread, for a resource of the library's own.
  *
  * Errors: `OUT_OF_MEMORY`; `INVALID_ARGUMENT` for no stream or a size no memory can have; `CAPTURING` for a stream that is
- * being captured, which stays valid; `CLOSED`; `FORKED`; `WRONG_THREAD` and `RESOURCE_FAILED` for a resource written by a
+ * being captured, which stays valid, and `NOT_CAPTURING` for [class@GraphMemoryResource] on one that is not; `CLOSED`; `FORKED`; `WRONG_THREAD` and `RESOURCE_FAILED` for a resource written by a
  * program.
  *
  * Returns: (transfer full): a new buffer

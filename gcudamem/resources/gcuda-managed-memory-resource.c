@@ -20,7 +20,8 @@
  * The processor uses the memory within [method@Buffer.map]. On some devices, and in some virtual machines, it may not do so
  * while a device works at all: see [property@ManagedMemoryResource:concurrent]. Where pages are is up to the driver; a
  * program that knows better says so with [method@Buffer.prefetch], [method@Buffer.set_preferred_location],
- * [method@Buffer.set_accessed_by] and [method@Buffer.set_read_mostly].
+ * [method@Buffer.set_accessed_by] and [method@Buffer.set_read_mostly]. Drivers as of CUDA 13.0 take such advice only for memory
+ * that is allocated piece by piece ([ctor@ManagedMemoryResource.new_unpooled]).
  *
  * More managed memory than a device has can be allocated; the driver then moves pages to and fro, which is slow. Any thread.
  *

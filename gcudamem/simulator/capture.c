@@ -98,6 +98,8 @@ node_type (SimWorkKind kind)
       return CU_GRAPH_NODE_TYPE_MEM_FREE;
     case SIM_WORK_CHILD:
       return CU_GRAPH_NODE_TYPE_GRAPH;
+    case SIM_WORK_CONDITIONAL:
+      return CU_GRAPH_NODE_TYPE_CONDITIONAL;
     case SIM_WORK_WRITE_VALUE:
       return CU_GRAPH_NODE_TYPE_BATCH_MEM_OP;
     case SIM_WORK_EMPTY:

@@ -28,6 +28,12 @@ sim_work_clear (SimWork *work)
       if (work->child.graph != NULL)
         sim_graph_unref (work->child.graph);
       break;
+    case SIM_WORK_CONDITIONAL:
+      for (guint i = 0; i < work->conditional.n; i++)
+        sim_graph_unref (work->conditional.bodies[i]);
+      g_free (work->conditional.bodies);
+      g_free (work->conditional.handles);
+      break;
     case SIM_WORK_EMPTY:
     case SIM_WORK_SET:
     case SIM_WORK_HOST:
@@ -66,6 +72,12 @@ sim_work_copy (SimWork *to, const SimWork *from)
       break;
     case SIM_WORK_CHILD:
       sim_graph_ref (to->child.graph);
+      break;
+    case SIM_WORK_CONDITIONAL:
+      to->conditional.bodies = g_memdup2 (from->conditional.bodies, from->conditional.n * sizeof *from->conditional.bodies);
+      to->conditional.handles = g_memdup2 (from->conditional.handles, from->conditional.n * sizeof *from->conditional.handles);
+      for (guint i = 0; i < from->conditional.n; i++)
+        sim_graph_ref (to->conditional.bodies[i]);
       break;
     case SIM_WORK_EMPTY:
     case SIM_WORK_SET:

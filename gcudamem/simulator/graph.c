@@ -190,6 +190,7 @@ sim_graph_unref (SimGraph *graph)
     user_object_release (object, (gint64) GPOINTER_TO_SIZE (count));
   g_hash_table_unref (graph->user_objects);
   g_ptr_array_unref (graph->allocations);
+  g_clear_pointer (&graph->conditionals, g_array_unref);
   g_free (graph);
 }
 
@@ -274,6 +275,12 @@ graph_clone (SimGraph *graph)
         }
       else
         sim_work_copy (&work, &node->work);
+      for (guint j = 0; node->work.kind == SIM_WORK_CONDITIONAL && j < work.conditional.n; j++)
+        {
+          sim_graph_unref (work.conditional.bodies[j]);
+          work.conditional.bodies[j] = graph_clone (node->work.conditional.bodies[j]);
+          work.conditional.handles[j] = work.conditional.bodies[j]->handle;
+        }
       copy = sim_graph_add (clone, NULL, 0, node->type, &work);
       copy->origin = node->id;
       copy->disabled = node->disabled;
@@ -335,6 +342,11 @@ has_memory_nodes (SimGraph *graph)
 
       if (node->work.kind == SIM_WORK_CHILD && has_memory_nodes (node->work.child.graph))
         return TRUE;
+      for (guint j = 0; node->work.kind == SIM_WORK_CONDITIONAL && j < node->work.conditional.n; j++)
+        {
+          if (has_memory_nodes (node->work.conditional.bodies[j]))
+            return TRUE;
+        }
     }
   return FALSE;
 }
@@ -1255,6 +1267,90 @@ work_of_params (const CUgraphNodeParams *p, SimGraph *graph, SimWork *work)
     }
 }
 
+/* The value is what each launch starts with: nothing here sets another, as kernels do. */
+SIM_ENTRY (cuGraphConditionalHandleCreate, 0, (CUgraphConditionalHandle *, pHandle_out), (CUgraph, hGraph), (CUcontext, ctx), (unsigned int, defaultLaunchValue), (unsigned int, flags))
+{
+  SimGraph *graph = sim_graph (hGraph);
+  SimConditional conditional = { 0 };
+
+  (void) ctx;
+  if (pHandle_out == NULL || graph == NULL || flags > CU_GRAPH_COND_ASSIGN_DEFAULT)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (graph->conditionals == NULL)
+    graph->conditionals = g_array_new (FALSE, FALSE, sizeof (SimConditional));
+  conditional.handle = sim_next_id ();
+  conditional.value = flags == CU_GRAPH_COND_ASSIGN_DEFAULT ? defaultLaunchValue : 0;
+  g_array_append_val (graph->conditionals, conditional);
+  *pHandle_out = conditional.handle;
+  return CUDA_SUCCESS;
+}
+
+static CUresult
+add_conditional_node (CUgraphNode *out, CUgraph hGraph, const CUgraphNode *deps, size_t n_deps, CUDA_CONDITIONAL_NODE_PARAMS *p)
+{
+  SimWork work = { .kind = SIM_WORK_CONDITIONAL };
+  SimGraph *graph = sim_graph (hGraph);
+  SimConditional *conditional = NULL;
+  CUresult result;
+  SimNode *node;
+
+  for (guint i = 0; graph->conditionals != NULL && i < graph->conditionals->len; i++)
+    {
+      SimConditional *each = &g_array_index (graph->conditionals, SimConditional, i);
+
+      if (each->handle == p->handle)
+        conditional = each;
+    }
+  if (conditional == NULL || conditional->used || (guint) p->type > CU_GRAPH_COND_TYPE_SWITCH || p->size == 0 ||
+      (p->type == CU_GRAPH_COND_TYPE_IF && p->size > 2) || (p->type == CU_GRAPH_COND_TYPE_WHILE && p->size > 1))
+    return CUDA_ERROR_INVALID_VALUE;
+  work.conditional.n = p->size;
+  work.conditional.type = p->type;
+  work.conditional.value = conditional->value;
+  work.conditional.bodies = g_new0 (SimGraph *, p->size);
+  work.conditional.handles = g_new0 (CUgraph, p->size);
+  for (guint i = 0; i < p->size; i++)
+    {
+      work.conditional.bodies[i] = sim_graph_new ();
+      work.conditional.handles[i] = work.conditional.bodies[i]->handle;
+    }
+  result = add_node (out, hGraph, deps, n_deps, CU_GRAPH_NODE_TYPE_CONDITIONAL, &work, &node);
+  if (result != CUDA_SUCCESS)
+    return result;
+  conditional->used = TRUE;
+  p->phGraph_out = node->work.conditional.handles;
+  return CUDA_SUCCESS;
+}
+
+/* The body that runs, or NULL. */
+static SimGraph *
+conditional_body (const SimWork *work)
+{
+  guint value = work->conditional.value;
+
+  if (work->conditional.type == CU_GRAPH_COND_TYPE_SWITCH)
+    return value < work->conditional.n ? work->conditional.bodies[value] : NULL;
+  if (value != 0)
+    return work->conditional.bodies[0];
+  return work->conditional.n > 1 ? work->conditional.bodies[1] : NULL;
+}
+
+/* A loop that no kernel ends. */
+static gboolean
+is_endless (SimGraph *graph)
+{
+  for (guint i = 0; i < graph->nodes->len; i++)
+    {
+      const SimWork *work = &((SimNode *) g_ptr_array_index (graph->nodes, i))->work;
+      SimGraph *body = work->kind == SIM_WORK_CHILD ? work->child.graph : work->kind == SIM_WORK_CONDITIONAL ? conditional_body (work)
+                                                                                                             : NULL;
+
+      if (body != NULL && ((work->kind == SIM_WORK_CONDITIONAL && work->conditional.type == CU_GRAPH_COND_TYPE_WHILE) || is_endless (body)))
+        return TRUE;
+    }
+  return FALSE;
+}
+
 static CUresult
 add_any_node (CUgraphNode *out, CUgraph hGraph, const CUgraphNode *deps, size_t n_deps, CUgraphNodeParams *p)
 {
@@ -1308,6 +1404,8 @@ add_any_node (CUgraphNode *out, CUgraph hGraph, const CUgraphNode *deps, size_t 
       }
     case CU_GRAPH_NODE_TYPE_MEM_FREE:
       return add_free_node (out, hGraph, deps, n_deps, p->free.dptr);
+    case CU_GRAPH_NODE_TYPE_CONDITIONAL:
+      return add_conditional_node (out, hGraph, deps, n_deps, &p->conditional);
     default:
       return CUDA_ERROR_NOT_SUPPORTED;
     }
@@ -1523,8 +1621,10 @@ launch_nodes (SimGraph *graph, SimStream *stream, SimOp *start, SimOp *end)
       SimNode *node = g_ptr_array_index (order, i);
       SimWork work = { .kind = SIM_WORK_EMPTY };
       SimOp *first = NULL, *op;
+      SimGraph *inner = node->work.kind == SIM_WORK_CHILD ? node->work.child.graph : node->work.kind == SIM_WORK_CONDITIONAL ? conditional_body (&node->work)
+                                                                                                                             : NULL;
 
-      if (node->work.kind == SIM_WORK_CHILD)
+      if (inner != NULL)
         {
           SimWork none = { .kind = SIM_WORK_EMPTY };
 
@@ -1533,7 +1633,7 @@ launch_nodes (SimGraph *graph, SimStream *stream, SimOp *start, SimOp *end)
         }
       else
         {
-          if (!node->disabled)
+          if (!node->disabled && node->work.kind != SIM_WORK_CONDITIONAL)
             sim_work_copy (&work, &node->work);
           first = op = sim_op_new (stream, &work);
         }
@@ -1546,7 +1646,7 @@ launch_nodes (SimGraph *graph, SimStream *stream, SimOp *start, SimOp *end)
         {
           sim_op_submit (first, FALSE);
           sim_op_after (op, first);
-          launch_nodes (node->work.child.graph, stream, first, op);
+          launch_nodes (inner, stream, first, op);
           sim_op_unref (first);
         }
       if (node->work.kind == SIM_WORK_RECORD)
@@ -1575,6 +1675,11 @@ launch (SimExec *exec, SimStream *stream)
 
       if (allocation->live && !(exec->flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH))
         return CUDA_ERROR_INVALID_VALUE;
+    }
+  if (is_endless (graph))
+    {
+      sim_warn ("%s of a loop that no kernel ends", sim_this_function ());
+      return CUDA_ERROR_NOT_SUPPORTED;
     }
   for (guint i = 0; i < graph->allocations->len; i++)
     SIM_TRY (graph_memory_commit (g_ptr_array_index (graph->allocations, i)));

@@ -363,6 +363,7 @@ op_run (SimOp *op)
     case SIM_WORK_EMPTY:
     case SIM_WORK_WAIT:
     case SIM_WORK_CHILD:
+    case SIM_WORK_CONDITIONAL:
     default:
       break;
     }

@@ -460,6 +460,7 @@ typedef enum
   SIM_WORK_ALLOC,
   SIM_WORK_FREE,
   SIM_WORK_CHILD,
+  SIM_WORK_CONDITIONAL,
   SIM_WORK_DESTRUCTOR, /* of a user object */
   SIM_WORK_WRITE_VALUE,
   SIM_WORK_FINISH, /* the end of a graph launch */
@@ -516,6 +517,14 @@ typedef struct
     {
       SimGraph *graph; /* owned, of a node; clone */
     } child;
+    struct
+    {
+      SimGraph **bodies; /* owned */
+      CUgraph *handles;  /* of them, owned */
+      guint n;
+      CUgraphConditionalNodeType type;
+      guint value; /* no kernel sets another */
+    } conditional;
     struct
     {
       guint64 address, value;
@@ -860,6 +869,13 @@ struct _SimNode
   CUDA_MEMSET_NODE_PARAMS set;
 };
 
+typedef struct
+{
+  CUgraphConditionalHandle handle;
+  guint value;
+  gboolean used; /* by a node */
+} SimConditional;
+
 struct _SimGraph
 {
   gint refs; /* handle, capture, node that it is the child of, exec */
@@ -869,6 +885,7 @@ struct _SimGraph
   GPtrArray *nodes;
   GHashTable *user_objects; /* SimUserObject: count */
   guint n_memory_nodes;
+  GArray *conditionals; /* SimConditional; NULL for none */
   SimExec *live_exec;     /* of a graph with memory nodes: there can be one */
   GPtrArray *allocations; /* of its memory nodes; shared with the exec's clone */
 };

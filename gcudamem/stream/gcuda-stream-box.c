@@ -107,12 +107,23 @@ _gcuda_stream_box_teardown_enter (GCudaStreamBox *self,
   CUresult result;
 
   scope->pushed = FALSE;
+  scope->counter = NULL;
   if (!_gcuda_context_box_is_alive (self->context))
     return GCUDA_STREAM_GONE;
   if (_gcuda_stream_box_is_default (self))
     {
       if (_gcuda_context_scope_enter (scope, self->context->handle) != CUDA_SUCCESS)
         return GCUDA_STREAM_REFUSED;
+      if (handle == CU_STREAM_LEGACY)
+        {
+          scope->counter = &self->context->legacy_teardowns;
+          g_atomic_int_inc (scope->counter);
+          if (g_atomic_int_get (&self->context->blocking_captures) > 0)
+            {
+              _gcuda_context_scope_leave (scope);
+              return GCUDA_STREAM_CAPTURED;
+            }
+        }
     }
   else if (!ask)
     return GCUDA_STREAM_READY;

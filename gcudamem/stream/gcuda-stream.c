@@ -262,7 +262,7 @@ _gcuda_stream_call_begin (GCudaStreamCall *call,
   if (call->box == NULL)
     return FALSE;
   call->handle = call->box->handle;
-  call->scope.pushed = FALSE;
+  call->scope = (GCudaContextScope){ FALSE };
   call->keeper = NULL;
   call->graph = NULL;
   call->set = NULL;

@@ -113,11 +113,38 @@ void virtual_memory () {
     }
 }
 
+void graphs () {
+    var device = first_device ();
+    if (device == null)
+        return;
+    try {
+        var stream = new GCuda.Stream.for_device (device);
+        var buffer = new GCuda.DeviceMemoryResource (device).allocate (64, stream);
+        stream.synchronize ();
+        var builder = new GCuda.GraphBuilder (stream.get_context (), GCuda.CaptureMode.RELAXED);
+        buffer.fill (5, 1, builder);
+        var captured = builder.finish ().instantiate (GCuda.GraphFlags.NONE, null);
+        assert (builder.closed);
+        captured.launch (stream);
+        assert (buffer.download (0, 1, stream).compare (new Bytes ({ 5 })) == 0);
+        var definition = new GCuda.GraphDefinition (stream.get_context ());
+        var first = definition.add_fill ({}, buffer, 0, 64, 6, 1);
+        definition.add_fill ({ first }, buffer, 0, 64, 7, 1);
+        definition.instantiate (GCuda.GraphFlags.NONE, null).launch (stream);
+        assert (buffer.download (0, 1, stream).compare (new Bytes ({ 7 })) == 0);
+        buffer.close (stream);
+    } catch (Error error) {
+        Test.message ("%s", error.message);
+        Test.fail ();
+    }
+}
+
 int main (string[] args) {
     Test.init (ref args);
     Test.add_func ("/vala/round-trip", round_trip);
     Test.add_func ("/vala/errors", errors);
     Test.add_func ("/vala/resource-of-a-program", resource_of_a_program);
     Test.add_func ("/vala/virtual-memory", virtual_memory);
+    Test.add_func ("/vala/graphs", graphs);
     return Test.run ();
 }

@@ -12,6 +12,8 @@ void probe_graph_nodes (void);
 void probe_graph_memory (void);
 void probe_user_object (void);
 void probe_user_object_over (void);
+void probe_graph_keep (void);
+void probe_cap_end (void);
 
 static CUdeviceptr memory;
 
@@ -548,4 +550,237 @@ probe_user_object_over (void)
   C (cuUserObjectCreate, &o, NULL, destruct, 1, 1);
   only (C (cuUserObjectRelease, o, 2), "release 2 of 1");
   show_destructed ();
+}
+
+/* ---- what the library's graphs rely on ---- */
+
+static gint gone;
+
+static void CUDA_CB
+count_gone (void *data)
+{
+  (void) data;
+  g_atomic_int_inc (&gone);
+}
+
+static int
+gone_soon (int expected)
+{
+  for (int i = 0; i < 5000 && g_atomic_int_get (&gone) < expected; i++)
+    g_usleep (1000);
+  return g_atomic_int_get (&gone);
+}
+
+void
+probe_graph_keep (void)
+{
+  CUDA_MEM_ALLOC_NODE_PARAMS alloc = alloc_params (4096);
+  CUDA_GRAPH_INSTANTIATE_PARAMS upload;
+  CUgraphExecUpdateResultInfo info;
+  CUDA_MEMSET_NODE_PARAMS set;
+  CUDA_HOST_NODE_PARAMS host;
+  CUgraphConditionalHandle handle = 0;
+  CUgraphNodeParams conditional;
+  CUgraph plain, other;
+  CUgraphNode node, second;
+  CUgraphExec exec;
+  CUuserObject object;
+  CUcontext popped;
+  CUstream s;
+  CUresult r;
+  unsigned int type = 0;
+  unsigned char byte = 0;
+
+  C (cuMemAlloc, &memory, 4096);
+  C (cuStreamCreate, &s, CU_STREAM_NON_BLOCKING);
+  memset (&set, 0, sizeof set);
+  set.dst = memory;
+  set.value = 7;
+  set.elementSize = 1;
+  set.width = 64;
+  set.height = 1;
+  memset (&host, 0, sizeof host);
+  host.fn = nothing;
+
+  C (cuCtxPopCurrent, &popped);
+  only (C (cuGraphCreate, &plain, 0), "no context: create");
+  only (C (cuGraphAddEmptyNode, &node, plain, NULL, 0), "no context: empty node");
+  only (C (cuGraphAddHostNode, &second, plain, NULL, 0, &host), "no context: host node");
+  only (C (cuGraphAddMemsetNode, &node, plain, NULL, 0, &set, primary), "no context: memset node, with one");
+  only (C (cuGraphAddMemAllocNode, &node, plain, NULL, 0, &alloc), "no context: allocation node");
+  only (C (cuGraphInstantiateWithFlags, &exec, plain, 0), "no context: instantiate");
+  only (C (cuGraphDestroy, plain), "no context: destroy");
+  C (cuCtxPushCurrent, primary);
+
+  C (cuGraphCreate, &graph, 0);
+  C (cuGraphAddMemsetNode, &node, graph, NULL, 0, &set, primary);
+  C (cuUserObjectCreate, &object, NULL, count_gone, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC);
+  only (C (cuGraphRetainUserObject, graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE), "retain, moved");
+  only (C (cuGraphInstantiateWithFlags, &exec, graph, 0), "instantiate");
+  only (C (cuGraphReleaseUserObject, graph, object, 1), "release from the graph");
+  C (cuGraphDestroy, graph);
+  g_usleep (20000);
+  say ("gone, the executable graph is there %d", g_atomic_int_get (&gone));
+  probe_block (s);
+  only (C (cuGraphLaunch, exec, s), "launch");
+  only (C (cuGraphExecDestroy, exec), "destroy it while that is pending");
+  g_usleep (20000);
+  say ("gone then %d", g_atomic_int_get (&gone));
+  probe_open ();
+  C (cuStreamSynchronize, s);
+  say ("gone after the launch %d", gone_soon (1));
+
+  C (cuGraphCreate, &graph, 0);
+  C (cuGraphCreate, &other, 0);
+  C (cuGraphAddMemsetNode, &node, graph, NULL, 0, &set, primary);
+  C (cuGraphAddEmptyNode, &node, other, NULL, 0);
+  memset (&upload, 0, sizeof upload);
+  upload.flags = CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD;
+  upload.hUploadStream = s;
+  r = C (cuGraphInstantiateWithParams, &exec, graph, &upload);
+  ok (r, "instantiate with an upload", "result %d", (int) upload.result_out);
+  memset (&info, 0, sizeof info);
+  r = C (cuGraphExecUpdate, exec, other, &info);
+  always (r, "update, another kind of node", "reason %d node %d", (int) info.result, info.errorNode == node);
+  C (cuGraphAddEmptyNode, &node, other, NULL, 0);
+  memset (&info, 0, sizeof info);
+  r = C (cuGraphExecUpdate, exec, other, &info);
+  always (r, "update, more nodes", "reason %d", (int) info.result);
+  only (C (cuGraphLaunch, exec, s), "launch after that");
+  C (cuStreamSynchronize, s);
+  C (cuGraphExecDestroy, exec);
+  C (cuGraphDestroy, graph);
+  C (cuGraphDestroy, other);
+
+  C (cuGraphCreate, &graph, 0);
+  C (cuGraphAddMemAllocNode, &node, graph, NULL, 0, &alloc);
+  C (cuGraphInstantiateWithFlags, &exec, graph, 0);
+  probe_block (s);
+  C (cuGraphLaunch, exec, s);
+  only (C (cuPointerGetAttribute, &type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, alloc.dptr), "type of graph memory while its launch is pending");
+  only (C (cuMemFreeAsync, alloc.dptr, s), "free it behind");
+  only (C (cuGraphLaunch, exec, s), "launch again behind that");
+  only (C (cuMemFreeAsync, alloc.dptr, s), "and free it");
+  probe_open ();
+  C (cuStreamSynchronize, s);
+  C (cuGraphExecDestroy, exec);
+  C (cuGraphDestroy, graph);
+
+  C (cuGraphCreate, &graph, 0);
+  only (C (cuGraphConditionalHandleCreate, &handle, graph, primary, 1, CU_GRAPH_COND_ASSIGN_DEFAULT), "conditional handle");
+  memset (&conditional, 0, sizeof conditional);
+  conditional.type = CU_GRAPH_NODE_TYPE_CONDITIONAL;
+  conditional.conditional.handle = handle;
+  conditional.conditional.type = CU_GRAPH_COND_TYPE_IF;
+  conditional.conditional.size = 1;
+  conditional.conditional.ctx = primary;
+  r = ((CUresult (*) (CUgraphNode *, CUgraph, const CUgraphNode *, size_t, CUgraphNodeParams *)) probe_symbol ("cuGraphAddNode")) (&node, graph, NULL, 0, &conditional);
+  only (r, "conditional node");
+  exec = NULL;
+  only (r != CUDA_SUCCESS ? r : C (cuGraphAddMemsetNode, &second, conditional.conditional.phGraph_out[0], NULL, 0, &set, primary), "memset in its body");
+  only (r != CUDA_SUCCESS ? r : C (cuGraphInstantiateWithFlags, &exec, graph, 0), "instantiate it");
+  C (cuMemsetD8, memory, 0, 64);
+  only (exec == NULL ? r : C (cuGraphLaunch, exec, s), "launch it");
+  only (C (cuStreamSynchronize, s), "synchronize");
+  C (cuMemcpyDtoH, &byte, memory, 1);
+  say ("the body ran %d", byte == 7);
+  if (exec != NULL)
+    C (cuGraphExecDestroy, exec);
+  only (C (cuGraphDestroy, graph), "destroy");
+}
+
+typedef struct
+{
+  CUstream stream;
+  CUresult result;
+  int mode;
+} Elsewhere;
+
+static gpointer
+end_elsewhere (gpointer data)
+{
+  Elsewhere *elsewhere = data;
+  CUgraph ended = NULL;
+
+  elsewhere->result = C (cuStreamEndCapture, elsewhere->stream, &ended);
+  if (ended != NULL)
+    C (cuGraphDestroy, ended);
+  return NULL;
+}
+
+static gpointer
+query_elsewhere (gpointer data)
+{
+  Elsewhere *elsewhere = data;
+  CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+
+  C (cuThreadExchangeStreamCaptureMode, &mode);
+  elsewhere->result = C (cuStreamQuery, elsewhere->stream);
+  return NULL;
+}
+
+static gpointer
+free_elsewhere (gpointer data)
+{
+  Elsewhere *elsewhere = data;
+  CUdeviceptr p = 0;
+
+  C (cuCtxSetCurrent, primary);
+  elsewhere->result = C (cuMemAlloc, &p, 4096);
+  if (p != 0)
+    C (cuMemFree, p);
+  return NULL;
+}
+
+static CUresult
+elsewhere (GThreadFunc function, CUstream s)
+{
+  Elsewhere data = { s, CUDA_ERROR_UNKNOWN, 0 };
+
+  g_thread_join (g_thread_new ("elsewhere", function, &data));
+  return data.result;
+}
+
+/* Who may end a capture, and what one that nobody ends is to others. */
+void
+probe_cap_end (void)
+{
+  static const char *const modes[] = { "global", "thread-local", "relaxed" };
+  CUstream s, t;
+
+  C (cuMemAlloc, &memory, 4096);
+  C (cuStreamCreate, &t, CU_STREAM_NON_BLOCKING);
+  for (int mode = 0; mode < 3; mode++)
+    {
+      char *what = g_strdup_printf ("%s, ended by another thread", modes[mode]);
+
+      C (cuStreamCreate, &s, CU_STREAM_NON_BLOCKING);
+      begin (s, mode);
+      fill (s);
+      only (elsewhere (end_elsewhere, s), what);
+      say ("status then %d", status_of (s));
+      g_free (what);
+      if (status_of (s) != 0)
+        end (s, "end by its own");
+      C (cuStreamDestroy, s);
+    }
+  C (cuStreamCreate, &s, CU_STREAM_NON_BLOCKING);
+  begin (s, 0);
+  begin (t, 0);
+  only (elsewhere (query_elsewhere, s), "query of a stream in capture by a relaxed thread");
+  say ("status %d", status_of (s));
+  say ("of another capture %d", status_of (t));
+  end (t, "end of that");
+  only (elsewhere (free_elsewhere, s), "cuMemAlloc in another thread while a broken capture is not ended");
+  end (s, "end of it");
+  begin (s, 0);
+  fill (s);
+  only (C (cuStreamDestroy, s), "destroy the stream of a global capture");
+  only (elsewhere (free_elsewhere, NULL), "cuMemAlloc in another thread then");
+  C (cuStreamCreate, &s, CU_STREAM_NON_BLOCKING);
+  begin (s, 2);
+  fill (s);
+  only (C (cuCtxSynchronize, ), "synchronize the context during a relaxed capture");
+  say ("status %d", status_of (s));
+  end (s, "end");
 }

@@ -50,6 +50,8 @@ void probe_cap_leave (void);
 void probe_graph_edit (void);
 void probe_graph_params (void);
 void probe_graph_use (void);
+void probe_graph_keep (void);
+void probe_cap_end (void);
 void probe_managed_places (void);
 void probe_two_devices_copy (void);
 void probe_host_pool (void);
@@ -153,6 +155,8 @@ const Probe probes[] = {
   { "graph_edit", probe_graph_edit, FALSE },
   { "graph_params", probe_graph_params, FALSE },
   { "graph_use", probe_graph_use, FALSE },
+  { "graph_keep", probe_graph_keep, FALSE },
+  { "cap_end", probe_cap_end, FALSE },
   { "managed_places", probe_managed_places, FALSE },
   { "two_devices_copy", probe_two_devices_copy, FALSE },
   { "host_pool", probe_host_pool, FALSE },

@@ -29,14 +29,14 @@ typedef struct
 
 typedef struct
 {
-  GPtrArray *nodes; /* each after those that it depends on */
-  GArray *lanes;    /* slots */
+  GPtrArray *nodes;  /* each after those that it depends on */
+  GArray *lanes;     /* slots */
   GHashTable *owned; /* user objects, or NULL */
-  CheckClock clock; /* of the latest launch */
+  CheckClock clock;  /* of the latest launch */
 } Exec;
 
 static GHashTable *execs;
-static GHashTable *owned; /* graph: set of its user objects */
+static GHashTable *owned;    /* graph: set of its user objects */
 static GHashTable *declared; /* node: GArray of Access, which no driver tells */
 
 static void

@@ -209,6 +209,21 @@ def __cuda_stream__(self):
     return (0, self.get_handle())
 
 
+# Graphs
+
+class _Closing:
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_exception):
+        self.close()
+
+
+for _class in (GCuda.Graph, GCuda.GraphDefinition):
+    _class.__enter__ = _Closing.__enter__
+    _class.__exit__ = _Closing.__exit__
+
+
 # Devices
 
 @_method(GCuda.Device)
