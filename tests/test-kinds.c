@@ -495,6 +495,16 @@ test_another_device (Bed *bed,
       g_autoptr (GCudaBuffer) there = gcuda_memory_resource_allocate (GCUDA_MEMORY_RESOURCE (pool), SIZE, far_stream, &error);
 
       g_assert_no_error (error);
+      if (g_str_equal (((const Kind *) data)->name, "virtual-host"))
+        {
+          g_autoptr (GCudaMemoryResource) resource = gcuda_buffer_get_resource (near);
+
+          g_assert_false (gcuda_buffer_copy_to (near, there, streams[i], &error));
+          g_assert_nonnull (strstr (error->message, "add_peer"));
+          assert_error_and_clear (error, GCUDA_ERROR_NOT_SUPPORTED);
+          g_assert_true (gcuda_virtual_memory_resource_add_peer (GCUDA_VIRTUAL_MEMORY_RESOURCE (resource), far, GCUDA_MEMORY_ACCESS_READ_WRITE, &error));
+          g_assert_no_error (error);
+        }
       pattern_fill (near, 0x51, bed->stream);
       pattern_fill (there, 0x52, far_stream);
       g_assert_true (gcuda_stream_wait_stream (bed->stream, far_stream, &error));

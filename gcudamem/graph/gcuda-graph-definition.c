@@ -555,7 +555,7 @@ _gcuda_graph_fill_parameters (GCudaGraphBox *graph,
 
   if (allocation == NULL)
     return FALSE;
-  fits = _gcuda_buffer_check_pattern (value, width, size != 0 ? address : 0, size, what, error);
+  fits = _gcuda_buffer_check_pattern (value, width, size != 0 ? address : 0, size, what, error) && _gcuda_allocation_check_writable (allocation, what, error);
   if (fits)
     {
       memset (parameters, 0, sizeof *parameters);
@@ -643,14 +643,14 @@ _gcuda_graph_copy_parameters (GCudaGraphBox *graph,
     {
       _gcuda_fail (error, GCUDA_ERROR_INVALID_ARGUMENT, "%s: source and destination overlap", what);
     }
-  else if (to != NULL)
+  else if (to != NULL && _gcuda_allocation_check_writable (to, what, error))
     {
       memset (parameters, 0, sizeof *parameters);
-      parameters->srcMemoryType = CU_MEMORYTYPE_DEVICE;
+      parameters->srcMemoryType = _gcuda_allocation_is_on_host (from) ? CU_MEMORYTYPE_UNIFIED : CU_MEMORYTYPE_DEVICE;
       parameters->srcDevice = from_address;
       parameters->srcPitch = size;
       parameters->srcHeight = 1;
-      parameters->dstMemoryType = CU_MEMORYTYPE_DEVICE;
+      parameters->dstMemoryType = _gcuda_allocation_is_on_host (to) ? CU_MEMORYTYPE_UNIFIED : CU_MEMORYTYPE_DEVICE;
       parameters->dstDevice = to_address;
       parameters->dstPitch = size;
       parameters->dstHeight = 1;
@@ -745,12 +745,17 @@ _gcuda_graph_upload_parameters (GCudaGraphBox *graph,
   allocation = _gcuda_buffer_hold_range (buffer, offset, size, what, &address, error);
   if (allocation == NULL)
     return FALSE;
+  if (!_gcuda_allocation_check_writable (allocation, what, error))
+    {
+      _gcuda_allocation_unhold (allocation);
+      return FALSE;
+    }
   memset (parameters, 0, sizeof *parameters);
   parameters->srcMemoryType = CU_MEMORYTYPE_HOST;
   parameters->srcHost = data;
   parameters->srcPitch = size;
   parameters->srcHeight = 1;
-  parameters->dstMemoryType = CU_MEMORYTYPE_DEVICE;
+  parameters->dstMemoryType = _gcuda_allocation_is_on_host (allocation) ? CU_MEMORYTYPE_UNIFIED : CU_MEMORYTYPE_DEVICE;
   parameters->dstDevice = address;
   parameters->dstPitch = size;
   parameters->dstHeight = 1;

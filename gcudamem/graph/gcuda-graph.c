@@ -569,6 +569,9 @@ gcuda_graph_launch (GCudaGraph *self,
   if (success && g_atomic_int_get (&call.box->exposed) && call.box->kind != GCUDA_STREAM_LEGACY)
     {
       success = _gcuda_stream_call_find_capture (&call, what, error);
+      /* The driver would break the capture. */
+      if (success && call.graph != NULL && _gcuda_graph_memory_is_used (exec->memory))
+        success = _gcuda_fail (error, GCUDA_ERROR_NOT_SUPPORTED, "%s: the graph allocates memory, and can't be a part of another", what);
       kept = success && call.graph != NULL ? _gcuda_keeper_set_collect (exec->keepers) : NULL;
       if (kept != NULL)
         success = _gcuda_stream_call_keep (&call, kept, (GDestroyNotify) _gcuda_keeper_unref, what, error);
@@ -909,6 +912,9 @@ update_copy (GCudaGraph *self,
              const char *what,
              GError **error)
 {
+  const CUdeviceptr from = parameters->srcMemoryType == CU_MEMORYTYPE_HOST ? (CUdeviceptr) (guintptr) parameters->srcHost : parameters->srcDevice;
+  CUDA_MEMCPY3D changed;
+  CUresult result;
   Update update;
 
   if (parameters->WidthInBytes == 0)
@@ -921,8 +927,23 @@ update_copy (GCudaGraph *self,
       _gcuda_keeper_unref (keeper);
       return FALSE;
     }
-  return update_node (&update, handle, keeper,
-                      _gcuda_driver.GraphExecMemcpyNodeSetParams (update.exec->handle, handle, parameters, update.exec->context->handle), what, error);
+  /* An update may not change what kind of memory the node names, and captures have their own idea of that. */
+  result = _gcuda_driver.GraphMemcpyNodeGetParams (handle, &changed);
+  if (result == CUDA_SUCCESS)
+    {
+      if (changed.Height != 1 || changed.Depth != 1)
+        changed = *parameters;
+      changed.srcXInBytes = changed.srcY = changed.srcZ = changed.dstXInBytes = changed.dstY = changed.dstZ = 0;
+      changed.srcHost = (gconstpointer) (guintptr) from;
+      changed.srcDevice = from;
+      changed.dstHost = (gpointer) (guintptr) parameters->dstDevice;
+      changed.dstDevice = parameters->dstDevice;
+      changed.WidthInBytes = parameters->WidthInBytes;
+      changed.srcPitch = MAX (changed.srcPitch, parameters->WidthInBytes);
+      changed.dstPitch = MAX (changed.dstPitch, parameters->WidthInBytes);
+      result = _gcuda_driver.GraphExecMemcpyNodeSetParams (update.exec->handle, handle, &changed, update.exec->context->handle);
+    }
+  return update_node (&update, handle, keeper, result, what, error);
 }
 
 /**

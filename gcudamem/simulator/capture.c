@@ -45,7 +45,8 @@ sim_capture_check_unsafe (void)
       SimCapture *capture = value;
       gboolean own = capture->thread == thread->id;
 
-      if (capture->invalid || capture->mode == CU_STREAM_CAPTURE_MODE_RELAXED)
+      /* One that is broken is in the way until it is ended. */
+      if (capture->mode == CU_STREAM_CAPTURE_MODE_RELAXED)
         continue;
       if (own || (capture->mode == CU_STREAM_CAPTURE_MODE_GLOBAL && thread->capture_mode == CU_STREAM_CAPTURE_MODE_GLOBAL))
         {
@@ -372,9 +373,10 @@ SIM_ENTRY_SZ (cuStreamEndCapture, 0, (CUstream, hStream), (CUgraph *, phGraph))
       sim_capture_invalidate (capture);
       return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
     }
+  /* It ends all the same. */
   if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->thread != sim_thread ()->id)
-    return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
-  if (capture->invalid)
+    result = CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
+  else if (capture->invalid)
     result = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
   else if (capture->unjoined || !is_joined (capture))
     result = CUDA_ERROR_STREAM_CAPTURE_UNJOINED;

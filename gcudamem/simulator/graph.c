@@ -1739,7 +1739,10 @@ SIM_ENTRY_SZ (cuGraphLaunch, 0, (CUgraphExec, hGraphExec), (CUstream, hStream))
       if (stream->capture->invalid)
         return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
       if (has_memory_nodes (exec->graph))
-        return CUDA_ERROR_NOT_SUPPORTED;
+        {
+          sim_capture_invalidate (stream->capture);
+          return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+        }
       work.child.graph = graph_clone (exec->graph);
       return sim_submit (stream, &work);
     }
