@@ -481,6 +481,7 @@ caller_main (gpointer data)
         op->work.host.function (op->work.host.data);
       pthread_mutex_lock (&sim.lock);
       scheduler.calling = FALSE;
+      sim_check_guards_close ();
       op_finish (op);
       sim_op_unref (op);
     }

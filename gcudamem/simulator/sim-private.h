@@ -593,6 +593,7 @@ CUresult sim_pass_get_proc_address (const char *symbol, void **function, int ver
 void sim_check_init (void);
 void sim_check_exit (void);
 void sim_check_guards (guint64 address, gsize size, gboolean on);
+void sim_check_guards_close (void);
 void sim_check_thread_ended (guint64 thread);
 const SimRule *sim_check_rule (const char *symbol, gint *index);
 void sim_check_pause (SimCall *call, gboolean pause);

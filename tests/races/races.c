@@ -1957,6 +1957,35 @@ host_function_changes_the_source (void)
   wait_for (s);
 }
 
+static gint function_runs, function_may_go;
+
+static void CUDA_CB
+write_there_later (void *data)
+{
+  g_atomic_int_set (&function_runs, 1);
+  while (!g_atomic_int_get (&function_may_go))
+    g_usleep (100);
+  host_touches (data, SIZE, TRUE);
+}
+
+/* The first comes before the second upload, and hides that the other does not come after it. */
+static void
+two_functions_change_the_source (void)
+{
+  CUdeviceptr p = memory ();
+  guint8 *host = pinned ();
+
+  OK (RAW (cuMemcpyHtoDAsync) (p, host, SIZE, s));
+  OK (RAW (cuLaunchHostFunc) (s, write_there_later, host));
+  while (!g_atomic_int_get (&function_runs))
+    g_usleep (100);
+  OK (RAW (cuMemcpyHtoDAsync) (p, host, SIZE, s));
+  OK (RAW (cuLaunchHostFunc) (right ? s : t, write_there, host));
+  g_atomic_int_set (&function_may_go, 1);
+  wait_for (t);
+  wait_for (s);
+}
+
 static void
 managed_memory_of_another_page (void)
 {
@@ -2588,6 +2617,7 @@ static const struct
   RACE (kernel_in_a_child_graph, "write-write"),
   RACE (kernel_of_a_graph_that_is_gone, "write-write"),
   RACE (host_function_changes_the_source, "upload-changed"),
+  RACE (two_functions_change_the_source, "upload-changed"),
   RACE (managed_memory_of_another_page, "host-access"),
   RACE (set_of_pinned_memory, "host-access"),
   RACE (download_to_pinned_memory_waits, "host-access"),

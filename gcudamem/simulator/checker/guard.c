@@ -20,6 +20,7 @@ typedef struct
   guint slot;
   guint64 epoch;
   gboolean writes;
+  gboolean open; /* for a function of the program that touched it, until that returns */
 } Guard;
 
 /* More than these would cost more than they find. */
@@ -27,6 +28,7 @@ typedef struct
 
 static GArray *guards;
 static gint n_guards; /* atomic */
+static gboolean any_open;
 static struct sigaction previous[2];
 static guint64 page;
 
@@ -37,20 +39,31 @@ protect (guint64 start, guint64 end, int protection)
     mprotect ((gpointer) start, end - start, protection);
 }
 
-/* The guards that are left decide about these pages. */
+/* The guards that are left decide about these pages. What stays guarded is never open meanwhile: other threads are at work. */
 static void
 apply (guint64 start, guint64 end)
 {
-  protect (start, end, PROT_READ | PROT_WRITE);
-  for (gint writes = FALSE; writes <= TRUE; writes++)
+  while (start < end)
     {
+      gint protection = PROT_READ | PROT_WRITE;
+      guint64 next = end;
+
       for (guint i = 0; i < guards->len; i++)
         {
           Guard *guard = &g_array_index (guards, Guard, i);
 
-          if (guard->writes == writes && guard->start < end && guard->end > start)
-            protect (MAX (guard->start, start), MIN (guard->end, end), writes ? PROT_NONE : PROT_READ);
+          if (guard->open || guard->end <= start || guard->start >= next)
+            continue;
+          if (guard->start > start)
+            {
+              next = guard->start;
+              continue;
+            }
+          next = MIN (next, guard->end);
+          protection &= guard->writes ? PROT_NONE : PROT_READ;
         }
+      protect (start, next, protection);
+      start = next;
     }
 }
 
@@ -125,7 +138,15 @@ on_fault (int number, siginfo_t *info, void *context)
         {
           Guard *guard = &g_array_index (guards, Guard, i - 1);
 
-          if (address >= guard->start && address < guard->end)
+          if (address < guard->start || address >= guard->end)
+            continue;
+          if (thread->driver_thread)
+            {
+              /* Another function, of another place, may touch it after this one, which is in order. */
+              guard->open = any_open = TRUE;
+              apply (guard->start, guard->end);
+            }
+          else
             remove_guard (i - 1);
         }
       if (locks)
@@ -160,7 +181,7 @@ void
 check_guard_add (const CheckObject *object, guint64 base, guint64 address, guint64 size, const CheckOp *op)
 {
   /* Before a pool's memory is there, nobody may touch it. */
-  Guard guard = { 0, 0, op->slot, op->epoch, op->what != CHECK_READ };
+  Guard guard = { 0, 0, op->slot, op->epoch, op->what != CHECK_READ, FALSE };
   guint64 end;
 
   if (!sim.check_host || (!check_is_of_host (object) && object->memory != CHECK_MEMORY_MANAGED_POOL && object->memory != CHECK_MEMORY_HOST_POOL))
@@ -184,6 +205,7 @@ check_guard_add (const CheckObject *object, guint64 base, guint64 address, guint
         {
           other->epoch = guard.epoch;
           other->writes = guard.writes;
+          other->open = FALSE;
           apply (guard.start, guard.end);
           return;
         }
@@ -193,6 +215,24 @@ check_guard_add (const CheckObject *object, guint64 base, guint64 address, guint
   g_array_append_val (guards, guard);
   g_atomic_int_set (&n_guards, (gint) guards->len);
   apply (guard.start, guard.end);
+}
+
+/* A function of the program returned. */
+void
+sim_check_guards_close (void)
+{
+  if (!any_open)
+    return;
+  any_open = FALSE;
+  for (guint i = 0; i < guards->len; i++)
+    {
+      Guard *guard = &g_array_index (guards, Guard, i);
+
+      if (!guard->open)
+        continue;
+      guard->open = FALSE;
+      apply (guard->start, guard->end);
+    }
 }
 
 /* The program waited. */

@@ -210,6 +210,13 @@ kind_of (const CheckOp *first, const CheckOp *second, const CheckObject *object)
   return first->what == CHECK_WRITE && second->what == CHECK_WRITE ? CHECK_KIND_WRITE_WRITE : CHECK_KIND_READ_WRITE;
 }
 
+/* A function of the program runs now; what was queued to come after it is known already. */
+static gboolean
+is_known_later (const CheckOp *first, const CheckOp *second)
+{
+  return second->host && check_clock_knows (&first->after, second->slot, second->epoch);
+}
+
 static void
 meet (CheckOp *first, CheckOp *second, const CheckClock *clock, CheckObject *object, Segment *segment)
 {
@@ -227,8 +234,7 @@ meet (CheckOp *first, CheckOp *second, const CheckClock *clock, CheckObject *obj
   /* Once freed it is gone, ordered or not. The driver itself says that of a second free. */
   if (second->what == CHECK_FREE && first->what == CHECK_FREE)
     return;
-  /* A function of the program runs now; what was queued to come after it is known already. */
-  if (!gone && second->host && check_clock_knows (&first->after, second->slot, second->epoch))
+  if (!gone && is_known_later (first, second))
     return;
   if (gone || !check_clock_knows (clock, first->slot, first->epoch))
     check_report (kind_of (first, second, object), first, second, object, segment->start, segment->end - segment->start);
@@ -287,7 +293,16 @@ touch (Segment *segment, CheckObject *object, CheckOp *op, const CheckClock *clo
     default:
       if (op->what == CHECK_WRITE && segment->write != NULL && segment->write->what == CHECK_FREE)
         break;
-      segment_clear (segment);
+      for (guint i = segment->reads != NULL ? segment->reads->len : 0; i > 0; i--)
+        {
+          if (!is_known_later (g_ptr_array_index (segment->reads, i - 1), op))
+            g_ptr_array_remove_index_fast (segment->reads, i - 1);
+        }
+      if (segment->reads != NULL && segment->reads->len == 0)
+        g_clear_pointer (&segment->reads, g_ptr_array_unref);
+      if (segment->write != NULL && is_known_later (segment->write, op))
+        break;
+      g_clear_pointer (&segment->write, check_op_unref);
       segment->write = check_op_ref (op);
       break;
     }
