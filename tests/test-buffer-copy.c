@@ -418,7 +418,7 @@ test_batch_between_devices (Bed *bed,
   g_assert_true (gcuda_stream_wait_stream (bed->stream, far_stream, &error));
   bytes = fill_places (there, 3, bed->stream);
   assert_bytes (there, bytes, bed->stream);
-  pinned = gcuda_pinned_memory_resource_new (bed->device, &error);
+  pinned = gcuda_pinned_memory_resource_new_unpooled (bed->device, FALSE, &error);
   g_assert_no_error (error);
   on_host = allocate (pinned, SIZE, bed->stream);
   g_assert_true (gcuda_buffer_copy_3d (there, 0, 100, 10, on_host, 0, 100, 10, 100, 10, 65, bed->stream, &error));

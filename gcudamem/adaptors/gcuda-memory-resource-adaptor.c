@@ -304,6 +304,7 @@ _gcuda_memory_resource_adaptor_add (GCudaMemoryResourceAdaptor *self,
       priv->operations.stream_ordered &= operations->stream_ordered;
       priv->operations.spans |= operations->spans;
       priv->operations.on_host |= operations->on_host;
+      priv->operations.portable &= operations->portable;
     }
   _gcuda_memory_resource_share_home (GCUDA_MEMORY_RESOURCE (self), upstream);
 }
@@ -337,6 +338,7 @@ gcuda_memory_resource_adaptor_constructed (GObject *object)
       .deallocate = adaptor_deallocate,
       .deallocate_gone = adaptor_deallocate_gone,
       .on_host = operations->on_host,
+      .portable = operations->portable,
       .is_read_only = adaptor_is_read_only,
       .accept = operations->accept != NULL ? adaptor_accept : NULL,
       .is_of_capture = operations->is_of_capture != NULL ? adaptor_is_of_capture : NULL,

@@ -927,21 +927,21 @@ update_copy (GCudaGraph *self,
       _gcuda_keeper_unref (keeper);
       return FALSE;
     }
-  /* An update may not change what kind of memory the node names, and captures have their own idea of that. */
   result = _gcuda_driver.GraphMemcpyNodeGetParams (handle, &changed);
   if (result == CUDA_SUCCESS)
     {
-      if (changed.Height != 1 || changed.Depth != 1)
-        changed = *parameters;
-      changed.srcXInBytes = changed.srcY = changed.srcZ = changed.dstXInBytes = changed.dstY = changed.dstZ = 0;
-      changed.srcHost = (gconstpointer) (guintptr) from;
-      changed.srcDevice = from;
-      changed.dstHost = (gpointer) (guintptr) parameters->dstDevice;
-      changed.dstDevice = parameters->dstDevice;
-      changed.WidthInBytes = parameters->WidthInBytes;
-      changed.srcPitch = MAX (changed.srcPitch, parameters->WidthInBytes);
-      changed.dstPitch = MAX (changed.dstPitch, parameters->WidthInBytes);
-      result = _gcuda_driver.GraphExecMemcpyNodeSetParams (update.exec->handle, handle, &changed, update.exec->context->handle);
+      result = _gcuda_driver.GraphExecMemcpyNodeSetParams (update.exec->handle, handle, parameters, update.exec->context->handle);
+      /* An update may not change how the node names its memory, and captures have their own idea of that. */
+      if (result == CUDA_ERROR_INVALID_VALUE && changed.Height == 1 && changed.Depth == 1)
+        {
+          changed.srcXInBytes = changed.srcY = changed.srcZ = changed.dstXInBytes = changed.dstY = changed.dstZ = 0;
+          changed.srcHost = (gconstpointer) (guintptr) from;
+          changed.srcDevice = from;
+          changed.dstHost = (gpointer) (guintptr) parameters->dstDevice;
+          changed.dstDevice = parameters->dstDevice;
+          changed.WidthInBytes = parameters->WidthInBytes;
+          result = _gcuda_driver.GraphExecMemcpyNodeSetParams (update.exec->handle, handle, &changed, update.exec->context->handle);
+        }
     }
   return update_node (&update, handle, keeper, result, what, error);
 }

@@ -39,6 +39,11 @@ GCudaDevice *_gcuda_allocation_get_device (GCudaAllocation *self);
 /* Whether it is memory of the host, which no copy may name as a device's. */
 gboolean _gcuda_allocation_is_on_host (GCudaAllocation *self);
 
+/* FALSE, with an error, for memory of the host that no other device may copy. */
+gboolean _gcuda_allocation_check_portable (GCudaAllocation *self,
+                                           const char *what,
+                                           GError **error);
+
 /* FALSE, with an error, for memory that nothing may write. */
 gboolean _gcuda_allocation_check_writable (GCudaAllocation *self,
                                            const char *what,

@@ -189,6 +189,19 @@ _gcuda_allocation_is_on_host (GCudaAllocation *self)
 }
 
 gboolean
+_gcuda_allocation_check_portable (GCudaAllocation *self,
+                                  const char *what,
+                                  GError **error)
+{
+  const GCudaResourceOperations *operations = self->resource != NULL ? _gcuda_memory_resource_operations (self->resource) : NULL;
+
+  if (operations == NULL || !operations->on_host || operations->portable)
+    return TRUE;
+  /* Drivers copy it, but at the call, whatever is on the stream. */
+  return _gcuda_fail (error, GCUDA_ERROR_NOT_SUPPORTED, "%s: this memory of the host is copied in order only by its own device, on streams of that; gcuda_pinned_memory_resource_new_unpooled () has memory that any device copies", what);
+}
+
+gboolean
 _gcuda_allocation_check_writable (GCudaAllocation *self,
                                   const char *what,
                                   GError **error)

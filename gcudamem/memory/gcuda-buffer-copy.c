@@ -93,34 +93,12 @@ copy_sides_span (const CopySides *sides)
   return _gcuda_allocation_spans (sides->source) || _gcuda_allocation_spans (sides->destination);
 }
 
-/* Virtual memory of the host that a device has no access to would be copied from or to it at the call, out of order. */
 static gboolean
-check_access (GCudaAllocation *allocation,
-              CUdeviceptr address,
-              const GCudaContextBox *other,
-              const char *what,
-              GError **error)
+copy_sides_check (const CopySides *sides,
+                  const char *what,
+                  GError **error)
 {
-  unsigned long long flags = 0;
-  CUmemLocation location = { .type = CU_MEM_LOCATION_TYPE_DEVICE };
-
-  if (!_gcuda_allocation_is_on_host (allocation) || !_gcuda_allocation_spans (allocation))
-    return TRUE;
-  location.id = other->device;
-  if (_gcuda_driver.MemGetAccess (&flags, &location, address) == CUDA_SUCCESS && flags != 0)
-    return TRUE;
-  return _gcuda_fail (error, GCUDA_ERROR_NOT_SUPPORTED, "%s: device %d has no access to this virtual memory of the host; gcuda_virtual_memory_resource_add_peer () gives it", what, (int) other->device);
-}
-
-static gboolean
-copy_sides_check_access (const CopySides *sides,
-                         CUdeviceptr to,
-                         CUdeviceptr from,
-                         const char *what,
-                         GError **error)
-{
-  return sides->source_context == NULL || (check_access (sides->source, from, sides->destination_context, what, error) &&
-                                           check_access (sides->destination, to, sides->source_context, what, error));
+  return sides->source_context == NULL || (_gcuda_allocation_check_portable (sides->source, what, error) && _gcuda_allocation_check_portable (sides->destination, what, error));
 }
 
 /* A part of a buffer that is copied: layers of rows. */
@@ -384,7 +362,7 @@ copy (Place *from,
           _gcuda_fail (error, GCUDA_ERROR_INVALID_ARGUMENT, "%s: source and destination overlap", what);
         }
       else if (copy_sides_hold_contexts (&sides, stream, what, error) &&
-               (is_empty (shape) || copy_sides_check_access (&sides, to->address, from->address, what, error)) &&
+               copy_sides_check (&sides, what, error) &&
                _gcuda_stream_call_begin_on (&call, stream, sides.source, sides.destination, what, error) &&
                _gcuda_stream_call_enter (&call, copy_sides_span (&sides), what, error))
         {
@@ -412,7 +390,8 @@ copy (Place *from,
  * may copy at once, when all before it is done. Any thread.
  *
  * Errors: `INVALID_ARGUMENT` for parts that overlap or do not lie in their buffers, no buffer, or no stream; `CLOSED`;
- * `FORKED`; what the driver answers. Then nothing was written.
+ * `FORKED`; `NOT_SUPPORTED` between a device and memory of the host that belongs to another, unless it is registered or of
+ * [ctor@PinnedMemoryResource.new_unpooled]; what the driver answers. Then nothing was written.
  *
  * Returns: %TRUE, or %FALSE with @error set
  *
@@ -614,7 +593,7 @@ batch_add (Batch *self,
                         what, number, size, gcuda_buffer_get_size (destination));
   if (size > 0 && *from < *to + size && *to < *from + size)
     return _gcuda_fail (error, GCUDA_ERROR_INVALID_ARGUMENT, "%s: source and destination %" G_GSIZE_FORMAT " overlap", what, number);
-  if (!copy_sides_hold_contexts (sides, stream, what, error) || (size > 0 && !copy_sides_check_access (sides, *to, *from, what, error)))
+  if (!copy_sides_hold_contexts (sides, stream, what, error) || !copy_sides_check (sides, what, error))
     return FALSE;
   self->spans |= copy_sides_span (sides);
   self->devices |= sides->source_context != NULL;

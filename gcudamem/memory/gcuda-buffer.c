@@ -891,6 +891,11 @@ host_copy_begin (GCudaStreamCall *call,
 
   if (!_gcuda_stream_call_begin_on (call, stream, kept ? allocation : NULL, NULL, what, error))
     return FALSE;
+  if (device != NULL && gcuda_stream_get_device (stream) != device && !_gcuda_allocation_check_portable (allocation, what, error))
+    {
+      _gcuda_stream_call_end (call, CUDA_SUCCESS, what, NULL);
+      return FALSE;
+    }
   if (device == NULL || _gcuda_allocation_is_on_host (allocation) || _gcuda_stream_box_is_default (call->box) || gcuda_stream_get_device (stream) == device)
     return _gcuda_stream_call_enter (call, _gcuda_allocation_spans (allocation) || gcuda_stream_get_device (stream) != device, what, error);
   context = _gcuda_device_hold_primary_context (device, what, error);

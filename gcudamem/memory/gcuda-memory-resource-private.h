@@ -57,6 +57,8 @@ struct _GCudaResourceOperations
   gsize alignment;
   /* Whether it is memory of the host: a copy leaves it to the driver to find that out by the address. */
   gboolean on_host;
+  /* Of that, whether other devices than its own copy it in stream order as well. */
+  gboolean portable;
   /* Of one buffer, which asks for it: not told to the program, as foreign memory's is not. */
   gboolean internal;
   /* Whether nothing may write the memory; NULL: FALSE. */

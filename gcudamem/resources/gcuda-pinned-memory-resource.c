@@ -18,7 +18,7 @@
  * pools of the host's, the memory is that of a pool: allocating and freeing are ordered like other work of a stream and wait
  * for nothing. Elsewhere it is allocated piece by piece (`cuMemHostAlloc`), which is slow and may make the device wait; it
  * is then freed by a thread of this library when the recipe's stream has passed.
- * [property@PinnedMemoryResource:pooled] tells which of both it is.
+ * [property@PinnedMemoryResource:pooled] tells which of both it is. Memory of a pool is copied by its own device only.
  *
  * The processor uses the memory within [method@Buffer.map]. Any thread.
  *
@@ -175,6 +175,7 @@ static const GCudaResourceOperations host_operations = {
   .deallocate = host_deallocate,
   .deallocate_gone = host_deallocate_gone,
   .on_host = TRUE,
+  .portable = TRUE,
 };
 
 static const GCudaResourceOperations *
@@ -443,8 +444,8 @@ gcuda_pinned_memory_resource_new_for_numa_node (GCudaDevice *device,
  * @error: return location for an error
  *
  * Makes a resource that allocates page-locked memory piece by piece, also where the driver has pools. For one who asks for
- * large pieces now and then, and for write-combined memory, which some devices read faster, and which the processor reads
- * very slowly. Any thread.
+ * large pieces now and then, for memory that several devices copy, and for write-combined memory, which some devices read
+ * faster, and which the processor reads very slowly. Any thread.
  *
  * Errors: `INVALID_ARGUMENT` for no device; as [method@Device.get_primary_context].
  *

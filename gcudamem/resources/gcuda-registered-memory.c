@@ -87,6 +87,7 @@ static const GCudaResourceOperations operations = {
   .deallocate = registration_deallocate,
   .deallocate_gone = registration_deallocate_gone,
   .on_host = TRUE,
+  .portable = TRUE,
   .internal = TRUE,
   .is_read_only = registration_is_read_only,
 };
