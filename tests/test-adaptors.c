@@ -476,6 +476,85 @@ test_binning (Bed *bed,
   assert_statistics (large, 0, MIB + 1, MIB + 1, 0, 1, 1, 0);
 }
 
+/* An adaptor that is built on a binning one knows what that is, which no other bin may change. */
+static void
+test_binning_built_on (Bed *bed,
+                       gconstpointer data)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (GCudaBinningMemoryResource) resource = gcuda_binning_memory_resource_new (bed->resource);
+  g_autoptr (GCudaStatisticsMemoryResource) above = gcuda_statistics_memory_resource_new (GCUDA_MEMORY_RESOURCE (resource));
+  g_autoptr (Stubborn) program = stubborn_new (bed);
+  g_autoptr (GCudaBinningMemoryResource) outer = gcuda_binning_memory_resource_new (bed->resource);
+  g_autoptr (GCudaBinningMemoryResource) inner = gcuda_binning_memory_resource_new (bed->resource);
+
+  g_assert_false (gcuda_binning_memory_resource_add_bin (resource, MIB, GCUDA_MEMORY_RESOURCE (program), &error));
+  assert_error_and_clear (error, GCUDA_ERROR_IN_USE);
+  g_object_unref (allocate (above, 100, bed->stream));
+  g_assert_cmpuint (program->allocated, ==, 0);
+  g_assert_true (gcuda_binning_memory_resource_add_bin (outer, MIB, GCUDA_MEMORY_RESOURCE (inner), &error));
+  g_assert_no_error (error);
+  g_assert_false (gcuda_binning_memory_resource_add_bin (inner, MIB, GCUDA_MEMORY_RESOURCE (program), &error));
+  assert_error_and_clear (error, GCUDA_ERROR_IN_USE);
+  g_object_unref (allocate (outer, 100, bed->stream));
+}
+
+/* A program's bin that does not free in stream order, under an upstream that does. */
+static void
+test_binning_order (Bed *bed,
+                    gconstpointer data)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (GCudaBinningMemoryResource) resource = gcuda_binning_memory_resource_new (bed->resource);
+  g_autoptr (Stubborn) program = stubborn_new (bed);
+  GCudaBuffer *buffer;
+
+  g_assert_true (gcuda_binning_memory_resource_add_bin (resource, MIB, GCUDA_MEMORY_RESOURCE (program), &error));
+  g_assert_no_error (error);
+  buffer = allocate (resource, 100, bed->stream);
+  g_assert_cmpuint (program->allocated, ==, 1);
+  gcuda_test_hold (bed->stream);
+  pattern_fill (buffer, 3, bed->stream);
+  g_assert_true (gcuda_buffer_close (buffer, NULL, &error));
+  g_object_unref (buffer);
+  g_assert_cmpuint (program->deallocated, ==, 0);
+  gcuda_test_let_go ();
+  settle ();
+  g_assert_cmpuint (program->deallocated, ==, 1);
+}
+
+/* All bins keep to what is said of the whole. */
+static void
+test_binning_mixed (Bed *bed,
+                    gconstpointer data)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (GCudaAlignedMemoryResource) aligned = gcuda_aligned_memory_resource_new (bed->resource, 65536, &error);
+  g_autoptr (GCudaBinningMemoryResource) resource = gcuda_binning_memory_resource_new (GCUDA_MEMORY_RESOURCE (aligned));
+  g_autoptr (GCudaMemoryResource) graphs = NULL;
+  g_autoptr (GCudaBinningMemoryResource) of_graphs = NULL;
+
+  g_assert_no_error (error);
+  g_assert_true (gcuda_binning_memory_resource_add_bin (resource, MIB, bed->resource, &error));
+  g_assert_no_error (error);
+  g_assert_cmpuint (gcuda_memory_resource_allocate_address (GCUDA_MEMORY_RESOURCE (resource), 100, 65536, bed->stream, &error), ==, 0);
+  assert_error_and_clear (error, GCUDA_ERROR_NOT_SUPPORTED);
+
+  graphs = GCUDA_MEMORY_RESOURCE (gcuda_graph_memory_resource_new (bed->device, &error));
+  if (g_error_matches (error, GCUDA_ERROR, GCUDA_ERROR_NOT_SUPPORTED))
+    return;
+  g_assert_no_error (error);
+  g_clear_object (&resource);
+  resource = gcuda_binning_memory_resource_new (bed->resource);
+  g_assert_false (gcuda_binning_memory_resource_add_bin (resource, MIB, graphs, &error));
+  assert_error_and_clear (error, GCUDA_ERROR_INVALID_ARGUMENT);
+  of_graphs = gcuda_binning_memory_resource_new (graphs);
+  g_assert_false (gcuda_binning_memory_resource_add_bin (of_graphs, MIB, bed->resource, &error));
+  assert_error_and_clear (error, GCUDA_ERROR_INVALID_ARGUMENT);
+  g_assert_true (gcuda_binning_memory_resource_add_bin (of_graphs, MIB, graphs, &error));
+  g_assert_no_error (error);
+}
+
 /* Failures */
 
 typedef struct
@@ -983,6 +1062,9 @@ main (int argc,
   bed_add ("/adaptors/statistics/notify", test_statistics_notify);
   bed_add ("/adaptors/limit/upstream-fails", test_limit_upstream_fails);
   bed_add ("/adaptors/stack", test_stack);
+  bed_add ("/adaptors/binning/built-on", test_binning_built_on);
+  bed_add ("/adaptors/binning/order", test_binning_order);
+  bed_add ("/adaptors/binning/mixed", test_binning_mixed);
   bed_add ("/adaptors/failure-callback/limit", test_failure_callback);
   bed_add ("/adaptors/failure-callback/program", test_failure_callback_program);
   bed_add ("/adaptors/bound", test_bound);

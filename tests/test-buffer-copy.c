@@ -99,6 +99,31 @@ test_3d (Bed *bed,
     }
 }
 
+/* How far apart layers are says nothing where there is one, whatever memory it is. */
+static void
+test_3d_one_layer (Bed *bed,
+                   gconstpointer data)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (GCudaPinnedMemoryResource) pinned = gcuda_pinned_memory_resource_new (bed->device, &error);
+  g_autoptr (GCudaBuffer) source = allocate (bed->resource, SIZE, bed->stream);
+  g_autoptr (GCudaBuffer) target = allocate (bed->resource, SIZE, bed->stream);
+  g_autoptr (GCudaBuffer) on_host = allocate (pinned, SIZE, bed->stream);
+  g_autofree guint8 *from = fill_places (source, 0, bed->stream);
+  g_autofree guint8 *to = fill_places (target, 100, bed->stream);
+  g_autofree guint8 *to_host = fill_places (on_host, 100, bed->stream);
+  const Place place = { 0, 64, G_MAXUINT64 };
+
+  copy_model (&place, from, &place, to, 50, 10, 1);
+  copy_model (&place, from, &place, to_host, 50, 10, 1);
+  g_assert_true (gcuda_buffer_copy_3d (source, 0, 64, G_MAXUINT64, target, 0, 64, G_MAXUINT64, 50, 10, 1, bed->stream, &error));
+  g_assert_no_error (error);
+  g_assert_true (gcuda_buffer_copy_3d (source, 0, 64, G_MAXUINT64, on_host, 0, 64, G_MAXUINT64, 50, 10, 1, bed->stream, &error));
+  g_assert_no_error (error);
+  assert_bytes (target, to, bed->stream);
+  assert_bytes (on_host, to_host, bed->stream);
+}
+
 /* Within one buffer: what has a byte in common is refused, and what has not is copied. Random boxes on a common grid, compared
  * with what a plain account of the bytes says. */
 static void
@@ -452,6 +477,7 @@ main (int argc,
 {
   gcuda_test_init (&argc, &argv);
   bed_add ("/buffer-copy/3d", test_3d);
+  bed_add ("/buffer-copy/3d-one-layer", test_3d_one_layer);
   bed_add ("/buffer-copy/3d-overlap", test_3d_overlap);
   bed_add ("/buffer-copy/3d-bad", test_3d_bad);
   bed_add ("/buffer-copy/batch", test_batch);

@@ -464,6 +464,49 @@ test_capture_of_others (Bed *bed,
   g_assert_cmpuint (used (bed, resource), ==, 0);
 }
 
+/* A resource that reaches graph memory by its vfuncs, as a program's does: what is closed in the capture is freed there, what
+ * outlives it is the launches'. */
+static void
+test_by_vfuncs (Bed *bed,
+                gconstpointer data)
+{
+  const gboolean outlives = GPOINTER_TO_UINT (data);
+  g_autoptr (GError) error = NULL;
+  g_autoptr (GCudaMemoryResource) resource = make (bed);
+  g_autoptr (GCudaThreadBoundMemoryResource) bound = gcuda_thread_bound_memory_resource_new (resource);
+  g_autoptr (GCudaBuffer) result = allocate (bed->resource, bed->stream);
+  g_autoptr (GCudaGraphBuilder) builder = begin (bed);
+  GCudaStream *stream = GCUDA_STREAM (builder);
+  GCudaBuffer *buffer = allocate (bound, stream);
+
+  pattern_fill (buffer, 0x36, stream);
+  g_assert_true (gcuda_buffer_copy_to (buffer, result, stream, &error));
+  assert_no_error (error);
+  if (!outlives)
+    {
+      g_assert_true (gcuda_buffer_close (buffer, NULL, &error));
+      g_object_unref (buffer);
+    }
+  {
+    g_autoptr (GCudaGraphDefinition) definition = finish (builder);
+    g_autoptr (GCudaGraph) graph = instantiate (definition, GCUDA_GRAPH_FLAGS_NONE);
+    g_autoptr (GPtrArray) nodes = gcuda_graph_definition_get_nodes (definition, &error);
+
+    g_assert_cmpuint (nodes->len, ==, outlives ? 3 : 4);
+    launch (graph, bed);
+    if (outlives)
+      {
+        g_assert_true (gcuda_buffer_close (buffer, bed->stream, &error));
+        assert_no_error (error);
+        g_object_unref (buffer);
+      }
+    launch (graph, bed);
+    launch (graph, bed);
+    pattern_assert (result, 0x36, bed->stream);
+  }
+  g_assert_cmpuint (used (bed, resource), ==, 0);
+}
+
 static void
 test_statistics (Bed *bed,
                  gconstpointer data)
@@ -549,11 +592,49 @@ test_other_device (Bed *bed,
   g_assert_true (gcuda_stream_is_capturing (GCUDA_STREAM (builder), &error));
 }
 
+/* The first graph memory of the process is in a capture of others; a builder comes later. The first test. */
+static void
+test_others_first (Bed *bed,
+                   gconstpointer data)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (GCudaMemoryResource) resource = make (bed);
+  g_autoptr (GCudaBuffer) result = allocate (bed->resource, bed->stream);
+  CUstream raw = gcuda_stream_get_cuda_stream (bed->stream);
+  CUgraph others = NULL;
+  GCudaBuffer *buffer;
+
+  assert_cuda (RAW (cuStreamBeginCapture) (raw, CU_STREAM_CAPTURE_MODE_RELAXED));
+  g_object_unref (allocate (resource, bed->stream));
+  assert_cuda (RAW (cuStreamEndCapture) (raw, &others));
+  assert_cuda (RAW (cuGraphDestroy) (others));
+  {
+    g_autoptr (GCudaGraphBuilder) builder = begin (bed);
+    g_autoptr (GCudaGraphDefinition) definition = NULL;
+    g_autoptr (GCudaGraph) graph = NULL;
+
+    buffer = allocate (resource, GCUDA_STREAM (builder));
+    pattern_fill (buffer, 0x35, GCUDA_STREAM (builder));
+    g_assert_true (gcuda_buffer_copy_to (buffer, result, GCUDA_STREAM (builder), &error));
+    assert_no_error (error);
+    definition = finish (builder);
+    graph = instantiate (definition, GCUDA_GRAPH_FLAGS_NONE);
+    launch (graph, bed);
+    /* It is the launch's, and freed once. */
+    g_assert_true (gcuda_buffer_close (buffer, bed->stream, &error));
+    g_object_unref (buffer);
+    launch (graph, bed);
+    pattern_assert (result, 0x35, bed->stream);
+  }
+  g_assert_cmpuint (used (bed, resource), ==, 0);
+}
+
 int
 main (int argc,
       char **argv)
 {
   gcuda_test_init (&argc, &argv);
+  bed_add ("/graph-memory-resource/others-first", test_others_first);
   bed_add ("/graph-memory-resource/free-node", test_free_node);
   bed_add_data ("/graph-memory-resource/outlives/never-launched", GUINT_TO_POINTER (0), test_outlives);
   bed_add_data ("/graph-memory-resource/outlives/launched", GUINT_TO_POINTER (1), test_outlives);
@@ -565,6 +646,8 @@ main (int argc,
   bed_add ("/graph-memory-resource/hint", test_hint);
   bed_add ("/graph-memory-resource/abandoned", test_abandoned);
   bed_add ("/graph-memory-resource/capture-of-others", test_capture_of_others);
+  bed_add_data ("/graph-memory-resource/by-vfuncs/freed", GUINT_TO_POINTER (0), test_by_vfuncs);
+  bed_add_data ("/graph-memory-resource/by-vfuncs/outlives", GUINT_TO_POINTER (1), test_by_vfuncs);
   bed_add ("/graph-memory-resource/statistics", test_statistics);
   bed_add ("/graph-memory-resource/empty", test_empty);
   bed_add ("/graph-memory-resource/other-device", test_other_device);

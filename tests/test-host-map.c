@@ -343,6 +343,36 @@ test_threads (Bed *bed,
   reclaim ();
 }
 
+static gpointer
+close_soon (gpointer data)
+{
+  for (gint i = g_random_int_range (0, 20); i > 0; i--)
+    g_thread_yield ();
+  g_assert_true (gcuda_buffer_close (data, NULL, NULL));
+  return NULL;
+}
+
+/* Closed while it is mapped again and again: there is a map with an address, or none. */
+static void
+test_closed_meanwhile (Bed *bed,
+                       gconstpointer data)
+{
+  for (guint i = 0; i < 1000; i++)
+    {
+      g_autoptr (GCudaBuffer) buffer = allocate (bed);
+      GThread *thread = g_thread_new ("closes", close_soon, buffer);
+      GCudaHostMap *map;
+
+      while ((map = gcuda_buffer_map (buffer, GCUDA_MAP_FLAGS_READ | GCUDA_MAP_FLAGS_UNSYNCHRONIZED, NULL, NULL)) != NULL)
+        {
+          g_assert_cmpuint (gcuda_host_map_get_address (map), !=, 0);
+          g_object_unref (map);
+        }
+      g_thread_join (thread);
+    }
+  reclaim ();
+}
+
 static void
 on_notify (GObject *object,
            GParamSpec *pspec,
@@ -382,6 +412,7 @@ main (int argc,
   bed_add ("/host-map/parts-and-foreign", test_parts_and_foreign);
   bed_add ("/host-map/bad-arguments", test_bad_arguments);
   bed_add ("/host-map/threads", test_threads);
+  bed_add ("/host-map/closed-meanwhile", test_closed_meanwhile);
   bed_add ("/host-map/notify", test_notify);
   return g_test_run ();
 }

@@ -85,6 +85,26 @@ binning_check (GCudaMemoryResourceAdaptor *self,
   return TRUE;
 }
 
+static gboolean
+binning_frees_in_order (GCudaMemoryResourceAdaptor *self)
+{
+  GArray *bins = get_private (self)->bins;
+
+  for (guint i = 0; i < bins->len; i++)
+    if (!_gcuda_memory_resource_frees_in_order (g_array_index (bins, Bin, i).resource))
+      return FALSE;
+  return TRUE;
+}
+
+/* Memory of graphs is allocated in captures only, other memory only outside of them. */
+static gboolean
+is_of_graphs (GCudaMemoryResource *resource)
+{
+  const GCudaResourceOperations *operations = _gcuda_memory_resource_operations (resource);
+
+  return operations != NULL && operations->accept != NULL;
+}
+
 static char *
 binning_describe (GCudaMemoryResourceAdaptor *self,
                   char *upstream)
@@ -99,6 +119,7 @@ static const GCudaAdaptorHooks hooks = {
   .deallocate = binning_deallocate,
   .check = binning_check,
   .describe = binning_describe,
+  .frees_in_order = binning_frees_in_order,
 };
 
 static void
@@ -156,10 +177,12 @@ gcuda_binning_memory_resource_new (GCudaMemoryResource *upstream)
  * @resource: where its memory comes from
  * @error: return location for an error, or %NULL
  *
- * Adds a bin. Before the first allocation, and not while another thread uses the adaptor.
+ * Adds a bin. Before the first allocation, before another adaptor is built on this one, and not while another thread uses
+ * it.
  *
  * Errors: `INVALID_ARGUMENT` for size 0, a second bin of the same size, no resource, or one whose memory
- * is of another device than upstream's, or not accessible by the same; `IN_USE` after the first allocation.
+ * is of another device than upstream's, or not accessible by the same, or memory of graphs where upstream's is not, or the
+ * other way round; `IN_USE` after the first allocation, or when another adaptor was built on this one.
  *
  * Returns: %TRUE, or %FALSE with @error set
  *
@@ -187,6 +210,11 @@ gcuda_binning_memory_resource_add_bin (GCudaBinningMemoryResource *self,
   if (gcuda_memory_resource_is_device_accessible (resource) != gcuda_memory_resource_is_device_accessible (GCUDA_MEMORY_RESOURCE (self)) ||
       gcuda_memory_resource_is_host_accessible (resource) != gcuda_memory_resource_is_host_accessible (GCUDA_MEMORY_RESOURCE (self)))
     return _gcuda_fail (error, GCUDA_ERROR_INVALID_ARGUMENT, "%s: its memory is used by others than that of the upstream", what);
+  if (_gcuda_memory_resource_operations (resource) != NULL && _gcuda_memory_resource_operations (GCUDA_MEMORY_RESOURCE (self)) != NULL &&
+      is_of_graphs (resource) != is_of_graphs (GCUDA_MEMORY_RESOURCE (self)))
+    return _gcuda_fail (error, GCUDA_ERROR_INVALID_ARGUMENT, "%s: memory of graphs and other memory do not go together: the one is allocated in captures only, the other only outside of them", what);
+  if (_gcuda_memory_resource_adaptor_is_built_on (GCUDA_MEMORY_RESOURCE_ADAPTOR (self)))
+    return _gcuda_fail (error, GCUDA_ERROR_IN_USE, "%s: another adaptor is built on this one, and counts on the bins that it has", what);
   if (g_atomic_int_get (&priv->used))
     return _gcuda_fail (error, GCUDA_ERROR_IN_USE, "%s: memory was allocated already, and goes back by its size", what);
   while (place < priv->bins->len && g_array_index (priv->bins, Bin, place).max_size < max_size)

@@ -52,6 +52,8 @@ typedef struct
   gsize (*get_alignment) (GCudaMemoryResourceAdaptor *self);
   CUdeviceptr (*get_upstream_address) (GCudaMemoryResourceAdaptor *self,
                                        CUdeviceptr address);
+  /* Whether what it has beside upstream frees in stream order; asked on the way of the vfuncs. */
+  gboolean (*frees_in_order) (GCudaMemoryResourceAdaptor *self);
   /* Whether all is called on the thread that made it. */
   gboolean bound;
 } GCudaAdaptorHooks;
@@ -59,5 +61,8 @@ typedef struct
 /* For an adaptor with more than one upstream: takes another into account. */
 void _gcuda_memory_resource_adaptor_add (GCudaMemoryResourceAdaptor *self,
                                          GCudaMemoryResource *upstream);
+
+/* Whether another adaptor was built on it, which counts on what it is by now. */
+gboolean _gcuda_memory_resource_adaptor_is_built_on (GCudaMemoryResourceAdaptor *self);
 
 G_END_DECLS

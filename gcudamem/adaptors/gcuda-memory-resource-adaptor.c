@@ -24,6 +24,7 @@ typedef struct
   GCudaMemoryResource *upstream;
   GCudaResourceOperations operations; /* of this object, where all below is the library's own */
   gboolean direct;                    /* so it is */
+  gint built_on;                      /* by another adaptor */
 } GCudaMemoryResourceAdaptorPrivate;
 
 G_DEFINE_ABSTRACT_TYPE_WITH_PRIVATE (GCudaMemoryResourceAdaptor, gcuda_memory_resource_adaptor, GCUDA_TYPE_MEMORY_RESOURCE)
@@ -284,12 +285,28 @@ adaptor_deallocate_address (GCudaMemoryResource *resource,
 static gboolean
 adaptor_is_stream_ordered (GCudaMemoryResource *resource)
 {
+  GCudaMemoryResourceAdaptor *self = GCUDA_MEMORY_RESOURCE_ADAPTOR (resource);
   GCudaMemoryResource *upstream = get_private (resource)->upstream;
+  const GCudaAdaptorHooks *hooks = get_hooks (self);
 
-  return upstream != NULL && _gcuda_memory_resource_frees_in_order (upstream);
+  return upstream != NULL && _gcuda_memory_resource_frees_in_order (upstream) &&
+         (hooks == NULL || hooks->frees_in_order == NULL || hooks->frees_in_order (self));
 }
 
 /* The object */
+
+static void
+build_on (GCudaMemoryResource *upstream)
+{
+  if (GCUDA_IS_MEMORY_RESOURCE_ADAPTOR (upstream))
+    g_atomic_int_set (&get_private (upstream)->built_on, TRUE);
+}
+
+gboolean
+_gcuda_memory_resource_adaptor_is_built_on (GCudaMemoryResourceAdaptor *self)
+{
+  return g_atomic_int_get (&get_private (self)->built_on);
+}
 
 void
 _gcuda_memory_resource_adaptor_add (GCudaMemoryResourceAdaptor *self,
@@ -305,7 +322,9 @@ _gcuda_memory_resource_adaptor_add (GCudaMemoryResourceAdaptor *self,
       priv->operations.spans |= operations->spans;
       priv->operations.on_host |= operations->on_host;
       priv->operations.portable &= operations->portable;
+      priv->operations.alignment = MIN (MAX (priv->operations.alignment, GCUDA_ALIGNMENT), MAX (operations->alignment, GCUDA_ALIGNMENT));
     }
+  build_on (upstream);
   _gcuda_memory_resource_share_home (GCUDA_MEMORY_RESOURCE (self), upstream);
 }
 
@@ -345,6 +364,7 @@ gcuda_memory_resource_adaptor_constructed (GObject *object)
       .use_hint = operations->use_hint,
       .alignment = hooks != NULL && hooks->get_alignment != NULL ? hooks->get_alignment (self) : operations->alignment,
     };
+  build_on (priv->upstream);
   _gcuda_memory_resource_take_after (GCUDA_MEMORY_RESOURCE (self), priv->upstream);
   _gcuda_memory_resource_share_home (GCUDA_MEMORY_RESOURCE (self), priv->upstream);
 }

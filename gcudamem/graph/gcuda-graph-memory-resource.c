@@ -124,6 +124,7 @@ static void
 gcuda_graph_memory_resource_class_init (GCudaGraphMemoryResourceClass *klass)
 {
   GCUDA_MEMORY_RESOURCE_CLASS (klass)->operations = &operations;
+  g_atomic_pointer_set (&_gcuda_memory_is_of_capture, _gcuda_graph_memory_is_of_capture);
 }
 
 static void

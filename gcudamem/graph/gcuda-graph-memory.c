@@ -27,6 +27,16 @@ static GMutex lock;
 static GHashTable *blocks;   /* address: Block */
 static GHashTable *captures; /* id: GCudaGraphMemory, not referenced */
 
+/* Under the lock. */
+static void
+prepare_tables (void)
+{
+  if (blocks != NULL)
+    return;
+  blocks = g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, g_free);
+  captures = g_hash_table_new (NULL, NULL);
+}
+
 GCudaGraphMemory *
 _gcuda_graph_memory_new (cuuint64_t capture)
 {
@@ -37,11 +47,7 @@ _gcuda_graph_memory_new (cuuint64_t capture)
   self->capturing = capture != 0;
   self->addresses = g_array_new (FALSE, FALSE, sizeof (CUdeviceptr));
   g_mutex_lock (&lock);
-  if (blocks == NULL)
-    {
-      blocks = g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, g_free);
-      captures = g_hash_table_new (NULL, NULL);
-    }
+  prepare_tables ();
   if (capture != 0)
     g_hash_table_insert (captures, GSIZE_TO_POINTER (capture), self);
   g_mutex_unlock (&lock);
@@ -117,8 +123,7 @@ _gcuda_graph_memory_add (GCudaGraphMemory *self,
   block->memory = self;
   block->capture = capture;
   g_mutex_lock (&lock);
-  if (blocks == NULL)
-    blocks = g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, g_free);
+  prepare_tables ();
   before = find (address);
   /* The driver gave the address again, so what was there is gone; a buffer may be left of it, which has nothing to free. */
   if (before != NULL)

@@ -372,6 +372,45 @@ free_later (GCudaReclaimNode *node)
   return answer;
 }
 
+gboolean (*_gcuda_memory_is_of_capture) (CUdeviceptr address,
+                                         cuuint64_t capture);
+
+/* Whether the graph that is captured under this id has made the memory. It then need not keep it. */
+static gboolean
+is_of_capture (GCudaAllocation *self,
+               cuuint64_t capture)
+{
+  const GCudaResourceOperations *operations = self->resource != NULL ? _gcuda_memory_resource_operations (self->resource) : NULL;
+  gboolean (*of_program) (CUdeviceptr address,
+                          cuuint64_t capture);
+
+  if (operations != NULL)
+    return operations->is_of_capture != NULL && operations->is_of_capture (self->resource, self->address, capture);
+  of_program = self->resource != NULL ? g_atomic_pointer_get (&_gcuda_memory_is_of_capture) : NULL;
+  return of_program != NULL && of_program (self->address, capture);
+}
+
+/* The same of the capture that the recipe's stream is in now, in a teardown. */
+static gboolean
+is_of_own_capture (GCudaAllocation *self)
+{
+  CUstream handle = _gcuda_stream_box_handle_for (self->stream, self->thread);
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  GCudaContextScope scope = { FALSE };
+  cuuint64_t capture = 0;
+  CUgraph graph = NULL;
+  CUresult result = CUDA_SUCCESS;
+
+  if (g_atomic_pointer_get (&_gcuda_memory_is_of_capture) == NULL || handle == CU_STREAM_LEGACY || !_gcuda_driver_has (GCUDA_DRIVER_GROUP_CAPTURE))
+    return FALSE;
+  if (_gcuda_stream_box_is_default (self->stream))
+    result = _gcuda_context_scope_enter (&scope, self->stream->context->handle);
+  if (result == CUDA_SUCCESS)
+    result = _gcuda_driver.StreamGetCaptureInfo (handle, &status, &capture, &graph, NULL, NULL);
+  _gcuda_context_scope_leave (&scope);
+  return result == CUDA_SUCCESS && status == CU_STREAM_CAPTURE_STATUS_ACTIVE && is_of_capture (self, capture);
+}
+
 static GCudaReclaimResult free_by_program (GCudaReclaimNode *node);
 
 /* On the reclaimer's thread: what a capture, or a thread of the driver's, had put off. */
@@ -434,7 +473,8 @@ free_by_program (GCudaReclaimNode *node)
   if (!_gcuda_teardown_enter (&teardown))
     return GCUDA_RECLAIM_DONE; /* exiting */
   state = _gcuda_stream_box_teardown_enter (self->stream, _gcuda_stream_box_handle_for (self->stream, self->thread), TRUE, &scope);
-  if (state == GCUDA_STREAM_CAPTURED || state == GCUDA_STREAM_REFUSED)
+  /* Memory that was allocated in this capture is freed in it. */
+  if (state == GCUDA_STREAM_REFUSED || (state == GCUDA_STREAM_CAPTURED && !is_of_own_capture (self)))
     {
       _gcuda_reclaimer_push (node, hand_to_program);
     }
@@ -682,13 +722,10 @@ _gcuda_stream_call_keep_allocation (GCudaStreamCall *call,
                                     const char *what,
                                     GError **error)
 {
-  const GCudaResourceOperations *operations = allocation->resource != NULL ? _gcuda_memory_resource_operations (allocation->resource) : NULL;
-
   if (call->graph == NULL || allocation->address == 0)
     return TRUE;
   /* A graph's own memory is the graph's. Kept, it would not be freed where the buffer is closed. */
-  if (operations != NULL && operations->is_of_capture != NULL &&
-      operations->is_of_capture (allocation->resource, allocation->address, call->capture))
+  if (is_of_capture (allocation, call->capture))
     return TRUE;
   _gcuda_allocation_hold (allocation);
   return _gcuda_stream_call_keep (call, allocation, (GDestroyNotify) _gcuda_allocation_unhold, what, error);

@@ -277,6 +277,8 @@ copy_layers (const CopySides *sides,
   const CUstream handle = call->handle;
   gboolean from_host, to_host;
   const gboolean on_host = copy_sides_are_on_host (sides, &from_host, &to_host);
+  /* How far apart layers are is for more than one; the driver refuses what it can't multiply. */
+  const guint64 from_height = shape->layers > 1 ? from->height : shape->rows, to_height = shape->layers > 1 ? to->height : shape->rows;
   GCudaContextScope scope;
   CUresult result;
 
@@ -287,12 +289,12 @@ copy_layers (const CopySides *sides,
         .srcDevice = from->address,
         .srcContext = sides->source_context->handle,
         .srcPitch = from->pitch,
-        .srcHeight = from->height,
+        .srcHeight = from_height,
         .dstMemoryType = CU_MEMORYTYPE_DEVICE,
         .dstDevice = to->address,
         .dstContext = sides->destination_context->handle,
         .dstPitch = to->pitch,
-        .dstHeight = to->height,
+        .dstHeight = to_height,
         .WidthInBytes = shape->row_size,
         .Height = shape->rows,
         .Depth = shape->layers,
@@ -310,11 +312,11 @@ copy_layers (const CopySides *sides,
         .srcMemoryType = type,
         .srcDevice = from->address,
         .srcPitch = from->pitch,
-        .srcHeight = from->height,
+        .srcHeight = from_height,
         .dstMemoryType = type,
         .dstDevice = to->address,
         .dstPitch = to->pitch,
-        .dstHeight = to->height,
+        .dstHeight = to_height,
         .WidthInBytes = shape->row_size,
         .Height = shape->rows,
         .Depth = shape->layers,

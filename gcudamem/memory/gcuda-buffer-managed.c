@@ -31,10 +31,10 @@ piece_hold (Piece *piece,
   CUresult result = CUDA_SUCCESS;
   unsigned int managed = 0;
 
-  piece->allocation = _gcuda_buffer_hold (buffer, what, error);
+  /* The address that is held: another thread may close the buffer now, which then has none. */
+  piece->allocation = _gcuda_buffer_hold_range (buffer, 0, 0, what, &piece->address, error);
   if (piece->allocation == NULL)
     return FALSE;
-  piece->address = gcuda_buffer_get_address (buffer);
   piece->size = gcuda_buffer_get_size (buffer);
   if (!_gcuda_driver_check (error))
     {

@@ -1195,6 +1195,7 @@ gcuda_stream_declare_access (GCudaStream *self,
   static const char what[] = "declaring an access";
   GCudaAllocation *allocation;
   GCudaStreamCall call;
+  CUdeviceptr address;
   gboolean success = FALSE;
 
   if (_gcuda_checker.declare_access == NULL)
@@ -1205,14 +1206,13 @@ gcuda_stream_declare_access (GCudaStream *self,
   if (access == GCUDA_ACCESS_FLAGS_NONE || (access & ~(GCUDA_ACCESS_FLAGS_READ | GCUDA_ACCESS_FLAGS_WRITE)) != 0)
     return _gcuda_fail (error, GCUDA_ERROR_INVALID_ARGUMENT, "%s: 0x%x is neither read nor write", what, (guint) access);
 
-  allocation = _gcuda_buffer_hold (buffer, what, error);
+  allocation = _gcuda_buffer_hold_range (buffer, offset, size, what, &address, error);
   if (allocation == NULL)
     return FALSE;
-  if (check_range (buffer, offset, size, what, error) && _gcuda_stream_call_begin (&call, self, what, error))
+  if (_gcuda_stream_call_begin (&call, self, what, error))
     {
       if (size > 0)
-        _gcuda_checker.declare_access (call.handle, gcuda_buffer_get_address (buffer) + offset, size,
-                                       (access & GCUDA_ACCESS_FLAGS_WRITE) != 0, "a declared access");
+        _gcuda_checker.declare_access (call.handle, address, size, (access & GCUDA_ACCESS_FLAGS_WRITE) != 0, "a declared access");
       success = _gcuda_stream_call_end (&call, CUDA_SUCCESS, what, error);
     }
   _gcuda_allocation_unhold (allocation);

@@ -279,10 +279,10 @@ gcuda_buffer_map (GCudaBuffer *self,
       _gcuda_fail (error, GCUDA_ERROR_INVALID_ARGUMENT, "%s: no stream was given to wait for; GCUDA_MAP_FLAGS_UNSYNCHRONIZED maps without", what);
       return NULL;
     }
-  allocation = _gcuda_buffer_hold (self, what, error);
+  /* The address that is held: another thread may close the buffer now, which then has none. */
+  allocation = _gcuda_buffer_hold_range (self, 0, 0, what, &address, error);
   if (allocation == NULL)
     return NULL;
-  address = gcuda_buffer_get_address (self);
   size = gcuda_buffer_get_size (self);
   if (!_gcuda_driver_check (error) ||
       ((flags & GCUDA_MAP_FLAGS_WRITE) != 0 && !_gcuda_allocation_check_writable (allocation, what, error)))

@@ -73,6 +73,11 @@ _gcuda_memory_resource_operations (GCudaMemoryResource *self)
   return operations == NULL || operations->select == NULL ? operations : operations->select (self);
 }
 
+/* Set by the class of graph memory: whether it has given the address, in the capture of this id. Memory of a program's resource
+ * may come from there. NULL where there is no graph memory. */
+extern gboolean (*_gcuda_memory_is_of_capture) (CUdeviceptr address,
+                                                cuuint64_t capture);
+
 /* CLOSED for one of the library's own that is not open, and what else forbids its use. A program's is always open. */
 gboolean _gcuda_memory_resource_check (GCudaMemoryResource *self,
                                        const char *what,
