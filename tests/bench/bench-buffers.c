@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #define COUNT 2000
+#define BATCH 16
 
 static GCudaContext *context;
 static GCudaStream *stream, *other_stream;
@@ -51,7 +52,9 @@ row (const char *name,
 {
   double raw_times[ROUNDS], our_times[ROUNDS], raw_median, our_median;
 
+  settle ();
   one_round (raw);
+  settle ();
   one_round (ours);
   for (guint i = 0; i < ROUNDS; i++)
     {
@@ -163,6 +166,50 @@ our_copy (void)
 {
   gcuda_buffer_copy_to (buffer, other, stream, NULL);
 }
+
+#if CUDA_VERSION >= 13000
+static CUresult (*fast_batch) (CUdeviceptr *, CUdeviceptr *, size_t *, size_t, CUmemcpyAttributes *, size_t *, size_t, CUstream);
+static GCudaBuffer *batch_sources[BATCH], *batch_destinations[BATCH];
+
+static void
+raw_batch (void)
+{
+  CUmemcpyAttributes attributes = { .srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM };
+  CUdeviceptr to[BATCH], from[BATCH];
+  size_t sizes[BATCH], first = 0;
+
+  for (guint i = 0; i < BATCH; i++)
+    {
+      to[i] = raw_other + i * 64;
+      from[i] = raw_address + i * 64;
+      sizes[i] = 64;
+    }
+  fast_batch (to, from, sizes, BATCH, &attributes, &first, 1, raw_stream);
+}
+
+static void
+our_batch (void)
+{
+  gcuda_buffer_copy_batch (batch_sources, BATCH, batch_destinations, BATCH, stream, NULL);
+}
+
+static void
+batch_row (void)
+{
+  for (guint i = 0; i < BATCH; i++)
+    {
+      batch_sources[i] = gcuda_buffer_new_view (buffer, i * 64, 64, NULL);
+      batch_destinations[i] = gcuda_buffer_new_view (other, i * 64, 64, NULL);
+    }
+  fast_batch = RAW (cuMemcpyBatchAsync);
+  row ("copy 16 pieces of 64 bytes as one batch", raw_batch, our_batch, "raw x 1.05");
+  for (guint i = 0; i < BATCH; i++)
+    {
+      g_object_unref (batch_sources[i]);
+      g_object_unref (batch_destinations[i]);
+    }
+}
+#endif
 
 static void
 raw_record (void)
@@ -386,6 +433,10 @@ main (void)
   row ("address pair (raw: pool), below three", address_pair, layered_address_pair, "+ 60");
   row ("fill 4 KiB", raw_fill, our_fill, "raw + 60");
   row ("copy 4 KiB", raw_copy, our_copy, "raw + 60");
+#if CUDA_VERSION >= 13000
+  if (gcuda_driver_info_get_version (info) >= 13000)
+    batch_row ();
+#endif
   row ("record", raw_record, our_record, "raw + 60");
   row ("wait", raw_wait, our_wait, "raw + 60");
   row ("set_deallocation_stream, twice (raw: nothing)", nothing, our_set, "120");

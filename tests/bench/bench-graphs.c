@@ -64,7 +64,9 @@ row (const char *name,
 {
   double raw_times[ROUNDS], our_times[ROUNDS], raw_median, our_median;
 
+  settle ();
   one_round (raw);
+  settle ();
   one_round (ours);
   for (guint i = 0; i < ROUNDS; i++)
     {

@@ -21,7 +21,7 @@ raw_function (const char *name)
   int status;
 
   *(void **) &get = dlsym (driver, "cuGetProcAddress_v2");
-  if (get (name, &function, 12000, CU_GET_PROC_ADDRESS_LEGACY_STREAM, &status) != CUDA_SUCCESS)
+  if (get (name, &function, CUDA_VERSION, CU_GET_PROC_ADDRESS_LEGACY_STREAM, &status) != CUDA_SUCCESS)
     g_error ("the driver has no %s", name);
   return function;
 }
