@@ -682,6 +682,9 @@ use_elsewhere (gpointer data)
   g_autoptr (GError) error = NULL;
 
   g_assert_null (gcuda_memory_resource_allocate (elsewhere->resource, 100, elsewhere->stream, &error));
+  g_assert_error (error, GCUDA_ERROR, GCUDA_ERROR_WRONG_THREAD);
+  /* It may not be this one's class that says so. */
+  g_assert_nonnull (strstr (error->message, "that it is built on"));
   assert_error_and_clear (error, GCUDA_ERROR_WRONG_THREAD);
   g_clear_object (&elsewhere->buffer);
   return NULL;
