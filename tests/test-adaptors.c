@@ -614,6 +614,34 @@ test_failure_callback (Bed *bed,
   g_ptr_array_unref (cache.cache);
 }
 
+/* Memory that is about to be freed is waited for before a handler is asked, and what that one says is said once. */
+static void
+test_failure_callback_once (Bed *bed,
+                            gconstpointer data)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (GCudaSynchronousMemoryResource) synchronous = gcuda_synchronous_memory_resource_new (bed->context, &error);
+  g_autoptr (GCudaLimitingMemoryResource) limited = gcuda_limiting_memory_resource_new (GCUDA_MEMORY_RESOURCE (synchronous), MIB);
+  g_autoptr (GCudaFailureCallbackMemoryResource) resource = gcuda_failure_callback_memory_resource_new (GCUDA_MEMORY_RESOURCE (limited));
+  Cache cache = { g_ptr_array_new_with_free_func (g_object_unref), .give_up_after = 0 };
+  GCudaBuffer *buffer = allocate (resource, MIB, bed->stream);
+
+  g_signal_connect (resource, "allocation-failed", G_CALLBACK (make_room), &cache);
+  pattern_fill (buffer, 5, bed->stream);
+  g_object_unref (buffer);
+  buffer = allocate (resource, MIB, bed->stream);
+  g_assert_cmpuint (cache.asked, ==, 0);
+  gcuda_test_hold (bed->stream);
+  pattern_fill (buffer, 6, bed->stream);
+  g_object_unref (buffer);
+  g_assert_null (gcuda_memory_resource_allocate (GCUDA_MEMORY_RESOURCE (resource), MIB, bed->stream, &error));
+  assert_error_and_clear (error, GCUDA_ERROR_OUT_OF_MEMORY);
+  g_assert_cmpuint (cache.asked, ==, 1);
+  gcuda_test_let_go ();
+  settle ();
+  g_ptr_array_unref (cache.cache);
+}
+
 /* Over a program's, whose error it is. */
 static void
 test_failure_callback_program (Bed *bed,
@@ -654,6 +682,9 @@ use_elsewhere (gpointer data)
   g_autoptr (GError) error = NULL;
 
   g_assert_null (gcuda_memory_resource_allocate (elsewhere->resource, 100, elsewhere->stream, &error));
+  g_assert_error (error, GCUDA_ERROR, GCUDA_ERROR_WRONG_THREAD);
+  /* It may not be this one's class that says so. */
+  g_assert_nonnull (strstr (error->message, "that it is built on"));
   assert_error_and_clear (error, GCUDA_ERROR_WRONG_THREAD);
   g_clear_object (&elsewhere->buffer);
   return NULL;
@@ -1066,6 +1097,7 @@ main (int argc,
   bed_add ("/adaptors/binning/order", test_binning_order);
   bed_add ("/adaptors/binning/mixed", test_binning_mixed);
   bed_add ("/adaptors/failure-callback/limit", test_failure_callback);
+  bed_add ("/adaptors/failure-callback/once", test_failure_callback_once);
   bed_add ("/adaptors/failure-callback/program", test_failure_callback_program);
   bed_add ("/adaptors/bound", test_bound);
   bed_add ("/adaptors/bare", test_bare);

@@ -174,8 +174,9 @@ test_3d_overlap (Bed *bed,
         }
       assert_bytes (buffer, bytes, bed->stream);
     }
-  g_assert_cmpuint (refused, >, 50);
-  g_assert_cmpuint (done, >, 50);
+  /* Some 70 and some 530, by chance. */
+  g_assert_cmpuint (refused, >, 10);
+  g_assert_cmpuint (done, >, 10);
 }
 
 #define BAD(call)         \

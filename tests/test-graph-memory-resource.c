@@ -507,6 +507,54 @@ test_by_vfuncs (Bed *bed,
   g_assert_cmpuint (used (bed, resource), ==, 0);
 }
 
+/* Memory that an adaptor moved to the next multiple of much: it is the graph's all the same, whichever way it was reached. */
+static void
+test_aligned (Bed *bed,
+              gconstpointer data)
+{
+  const guint64 alignment = (guint64) 1 << 27;
+  g_autoptr (GError) error = NULL;
+  g_autoptr (GCudaMemoryResource) resource = make (bed);
+  g_autoptr (GCudaThreadBoundMemoryResource) bound = gcuda_thread_bound_memory_resource_new (resource);
+  g_autoptr (GCudaAlignedMemoryResource) aligned = gcuda_aligned_memory_resource_new (resource, alignment, &error);
+  g_autoptr (GCudaAlignedMemoryResource) over_bound = gcuda_aligned_memory_resource_new (GCUDA_MEMORY_RESOURCE (bound), alignment, &error);
+  g_autoptr (GCudaBinningMemoryResource) binned = gcuda_binning_memory_resource_new (resource);
+  gpointer resources[] = { aligned, over_bound, binned };
+
+  assert_no_error (error);
+  g_assert_true (gcuda_binning_memory_resource_add_bin (binned, SIZE, GCUDA_MEMORY_RESOURCE (aligned), &error));
+  for (guint i = 0; i < 2 * G_N_ELEMENTS (resources); i++)
+    {
+      const gboolean outlives = i % 2 == 1;
+      g_autoptr (GCudaGraphBuilder) builder = begin (bed);
+      GCudaStream *stream = GCUDA_STREAM (builder);
+      /* So that not all begins where the alignment would put it. */
+      GCudaBuffer *first = allocate (resource, stream), *buffer = allocate (resources[i / 2], stream);
+      g_autoptr (GCudaGraphDefinition) definition = NULL;
+      g_autoptr (GCudaGraph) graph = NULL;
+
+      g_assert_cmpuint (gcuda_buffer_get_address (buffer) % alignment, ==, 0);
+      pattern_fill (buffer, 0x37, stream);
+      g_object_unref (first);
+      if (!outlives)
+        {
+          g_assert_true (gcuda_buffer_close (buffer, NULL, &error));
+          g_object_unref (buffer);
+        }
+      definition = finish (builder);
+      graph = instantiate (definition, GCUDA_GRAPH_FLAGS_NONE);
+      launch (graph, bed);
+      if (outlives)
+        {
+          g_assert_true (gcuda_buffer_close (buffer, bed->stream, &error));
+          assert_no_error (error);
+          g_object_unref (buffer);
+        }
+      launch (graph, bed);
+    }
+  g_assert_cmpuint (used (bed, resource), ==, 0);
+}
+
 static void
 test_statistics (Bed *bed,
                  gconstpointer data)
@@ -648,6 +696,7 @@ main (int argc,
   bed_add ("/graph-memory-resource/capture-of-others", test_capture_of_others);
   bed_add_data ("/graph-memory-resource/by-vfuncs/freed", GUINT_TO_POINTER (0), test_by_vfuncs);
   bed_add_data ("/graph-memory-resource/by-vfuncs/outlives", GUINT_TO_POINTER (1), test_by_vfuncs);
+  bed_add ("/graph-memory-resource/aligned", test_aligned);
   bed_add ("/graph-memory-resource/statistics", test_statistics);
   bed_add ("/graph-memory-resource/empty", test_empty);
   bed_add ("/graph-memory-resource/other-device", test_other_device);

@@ -529,6 +529,10 @@ test_launch_captured (Bed *bed,
   graph = instantiate (outer);
   launch (graph, bed->stream);
   pattern_assert (result, 0x5a, bed->stream);
+  /* And no longer: a builder that has finished keeps nothing. */
+  g_clear_object (&graph);
+  g_clear_object (&outer);
+  bed_assert_use (bed, SIZE);
 }
 
 /* Updates */

@@ -357,7 +357,7 @@ static void
 test_closed_meanwhile (Bed *bed,
                        gconstpointer data)
 {
-  for (guint i = 0; i < 1000; i++)
+  for (guint i = 0; i < 300; i++)
     {
       g_autoptr (GCudaBuffer) buffer = allocate (bed);
       GThread *thread = g_thread_new ("closes", close_soon, buffer);

@@ -111,21 +111,6 @@ aligned_deallocate (GCudaMemoryResourceAdaptor *self,
   return result;
 }
 
-static CUdeviceptr
-aligned_get_upstream_address (GCudaMemoryResourceAdaptor *self,
-                              CUdeviceptr address)
-{
-  GCudaAlignedMemoryResourcePrivate *priv = get_private (self);
-  const Piece *piece;
-
-  g_mutex_lock (&priv->lock);
-  piece = g_hash_table_lookup (priv->pieces, &address);
-  if (piece != NULL)
-    address = piece->base;
-  g_mutex_unlock (&priv->lock);
-  return address;
-}
-
 static gboolean
 aligned_check (GCudaMemoryResourceAdaptor *self,
                GError **error)
@@ -146,7 +131,6 @@ static const GCudaAdaptorHooks hooks = {
   .deallocate = aligned_deallocate,
   .check = aligned_check,
   .get_alignment = aligned_get_alignment,
-  .get_upstream_address = aligned_get_upstream_address,
 };
 
 static void

@@ -8,7 +8,8 @@
  *
  * An adaptor that asks the program what to do when upstream has no memory.
  *
- * Each failure emits [signal@FailureCallbackMemoryResource::allocation-failed]. A handler that made room, by dropping a
+ * A failure emits [signal@FailureCallbackMemoryResource::allocation-failed], after the wait for memory that was released and is
+ * about to be freed. A handler that made room, by dropping a
  * cache perhaps, returns %TRUE, and upstream is asked again. Handlers run in the call that allocates; therefore only the
  * thread that made the adaptor can allocate from it. Memory can be released on any thread.
  *
@@ -33,6 +34,13 @@ failure_callback_allocate (GCudaMemoryResourceAdaptor *self,
 {
   CUresult result = _gcuda_upstream_allocate (up, size, alignment, address);
 
+  /* What is about to be freed comes before what the program would have to give up; by the other way upstream has waited. */
+  if (result == CUDA_ERROR_OUT_OF_MEMORY && up->call != NULL && !up->call->settled)
+    {
+      if (_gcuda_reclaim_memory ())
+        result = _gcuda_upstream_allocate (up, size, alignment, address);
+      up->call->settled = TRUE;
+    }
   for (guint attempt = 1; result != CUDA_SUCCESS; attempt++)
     {
       g_autoptr (GError) error = NULL;

@@ -50,8 +50,6 @@ typedef struct
   char *(*describe) (GCudaMemoryResourceAdaptor *self,
                      char *upstream);
   gsize (*get_alignment) (GCudaMemoryResourceAdaptor *self);
-  CUdeviceptr (*get_upstream_address) (GCudaMemoryResourceAdaptor *self,
-                                       CUdeviceptr address);
   /* Whether what it has beside upstream frees in stream order; asked on the way of the vfuncs. */
   gboolean (*frees_in_order) (GCudaMemoryResourceAdaptor *self);
   /* Whether all is called on the thread that made it. */

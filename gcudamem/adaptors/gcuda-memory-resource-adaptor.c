@@ -187,12 +187,8 @@ adaptor_is_of_capture (GCudaMemoryResource *resource,
                        CUdeviceptr address,
                        cuuint64_t capture)
 {
-  GCudaMemoryResourceAdaptor *self = GCUDA_MEMORY_RESOURCE_ADAPTOR (resource);
   GCudaMemoryResource *upstream = get_private (resource)->upstream;
-  const GCudaAdaptorHooks *hooks = get_hooks (self);
 
-  if (hooks != NULL && hooks->get_upstream_address != NULL)
-    address = hooks->get_upstream_address (self, address);
   return _gcuda_memory_resource_operations (upstream)->is_of_capture (upstream, address, capture);
 }
 

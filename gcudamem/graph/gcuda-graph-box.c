@@ -146,7 +146,7 @@ _gcuda_graph_box_keep_allocation (GCudaGraphBox *self,
                                   GCudaAllocation *allocation)
 {
   if (_gcuda_allocation_get_address (allocation) == 0 ||
-      _gcuda_graph_memory_owns (self->memory, _gcuda_allocation_get_address (allocation)))
+      _gcuda_graph_memory_contains (self->memory, _gcuda_allocation_get_address (allocation)))
     return;
   _gcuda_allocation_hold (allocation);
   _gcuda_keeper_add (keeper, allocation, (GDestroyNotify) _gcuda_allocation_unhold);

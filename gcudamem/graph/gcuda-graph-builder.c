@@ -8,7 +8,7 @@ typedef struct
 {
   GCudaReclaimNode node; /* of the end that another thread has to make */
   gint refs;
-  GCudaGraphBox *graph;
+  GCudaGraphBox *graph;   /* until a definition has it */
   GCudaStreamBox *origin; /* in use, while it goes on */
   cuuint64_t id;
   GCudaCaptureMode mode;
@@ -64,7 +64,7 @@ capture_unref (Capture *self)
     return;
   g_clear_pointer (&self->home, _gcuda_home_unref);
   g_clear_pointer (&self->functions, g_ptr_array_unref);
-  _gcuda_graph_box_unref (self->graph);
+  g_clear_pointer (&self->graph, _gcuda_graph_box_unref);
   g_free (self);
 }
 
@@ -687,7 +687,8 @@ gcuda_graph_builder_finish (GCudaGraphBuilder *self,
           /* There is no way back to the builder from the graph. */
           for (guint i = 0; i < functions->len; i++)
             _gcuda_host_function_set_target (g_ptr_array_index (functions, i), G_OBJECT (self));
-          definition = _gcuda_graph_definition_new_for_box (_gcuda_graph_box_ref (capture->graph));
+          /* A builder that has finished keeps nothing, however long it is kept. */
+          definition = _gcuda_graph_definition_new_for_box (g_steal_pointer (&capture->graph));
         }
       else if (!capture->adds)
         {

@@ -1116,7 +1116,7 @@ gcuda_graph_definition_add_allocation (GCudaGraphDefinition *self,
       parameters.bytesize = size;
       result = _gcuda_driver.GraphAddMemAllocNode (&addition.node, graph->handle, addition.dependencies, addition.n_dependencies, &parameters);
       if (result == CUDA_SUCCESS)
-        _gcuda_graph_memory_add (graph->memory, 0, parameters.dptr);
+        _gcuda_graph_memory_add (graph->memory, 0, parameters.dptr, size);
       node = addition_end (&addition, result, what, error);
     }
   else

@@ -19,18 +19,22 @@ void _gcuda_graph_memory_unref (GCudaGraphMemory *self);
 /* No more is allocated in the capture. */
 void _gcuda_graph_memory_end_capture (GCudaGraphMemory *self);
 
-/* An allocation node has this address. @self is NULL for a graph of others, captured under @capture. */
+/* An allocation node has these addresses. @self is NULL for a graph of others, captured under @capture. */
 void _gcuda_graph_memory_add (GCudaGraphMemory *self,
                               cuuint64_t capture,
-                              CUdeviceptr address);
+                              CUdeviceptr address,
+                              gsize size);
 /* The memory of the library's own capture; NULL if it isn't one. With a reference. */
 GCudaGraphMemory *_gcuda_graph_memory_find (cuuint64_t capture);
 
 /* Whether the graph has allocation nodes. */
 gboolean _gcuda_graph_memory_is_used (GCudaGraphMemory *self);
-/* Whether the address is of that graph. */
+/* Whether an allocation node of that graph has this address, and whether it has memory around it. */
 gboolean _gcuda_graph_memory_owns (GCudaGraphMemory *self,
                                    CUdeviceptr address);
+gboolean _gcuda_graph_memory_contains (GCudaGraphMemory *self,
+                                       CUdeviceptr address);
+/* Whether the address lies in memory of the graph that is captured under this id. */
 gboolean _gcuda_graph_memory_is_of_capture (CUdeviceptr address,
                                             cuuint64_t capture);
 /* A free node has it now. */

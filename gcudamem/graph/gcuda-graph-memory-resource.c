@@ -75,7 +75,7 @@ graph_allocate (GCudaMemoryResource *resource,
     {
       GCudaGraphMemory *memory = _gcuda_graph_memory_find (call->capture);
 
-      _gcuda_graph_memory_add (memory, call->capture, *address);
+      _gcuda_graph_memory_add (memory, call->capture, *address, size);
       g_clear_pointer (&memory, _gcuda_graph_memory_unref);
     }
   return result;

@@ -15,6 +15,7 @@ struct _GCudaGraphMemory
 /* An address from its node on, until its buffer is released or, if that comes first, until its graph is gone. */
 typedef struct
 {
+  gsize size;
   GCudaGraphMemory *memory; /* NULL: a graph of others, or one that is gone */
   cuuint64_t capture;       /* of a graph of others; 0 once no more can be said of it */
   gboolean freed;           /* by a node of the graph */
@@ -24,8 +25,18 @@ typedef struct
 } Block;
 
 static GMutex lock;
-static GHashTable *blocks;   /* address: Block */
+static GTree *blocks;        /* address: Block */
 static GHashTable *captures; /* id: GCudaGraphMemory, not referenced */
+
+static int
+compare_addresses (gconstpointer a,
+                   gconstpointer b,
+                   gpointer data)
+{
+  const CUdeviceptr first = *(const CUdeviceptr *) a, second = *(const CUdeviceptr *) b;
+
+  return first < second ? -1 : first > second;
+}
 
 /* Under the lock. */
 static void
@@ -33,7 +44,7 @@ prepare_tables (void)
 {
   if (blocks != NULL)
     return;
-  blocks = g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, g_free);
+  blocks = g_tree_new_full (compare_addresses, NULL, g_free, g_free);
   captures = g_hash_table_new (NULL, NULL);
 }
 
@@ -64,17 +75,30 @@ _gcuda_graph_memory_ref (GCudaGraphMemory *self)
 static Block *
 find (CUdeviceptr address)
 {
-  gint64 key = (gint64) address;
+  return blocks != NULL ? g_tree_lookup (blocks, &address) : NULL;
+}
 
-  return blocks != NULL ? g_hash_table_lookup (blocks, &key) : NULL;
+/* The one that an address lies in: what is built on this memory may have handed on a part of it. */
+static Block *
+find_around (CUdeviceptr address)
+{
+  GTreeNode *above, *node;
+  Block *block;
+
+  if (blocks == NULL)
+    return NULL;
+  above = g_tree_upper_bound (blocks, &address);
+  node = above != NULL ? g_tree_node_previous (above) : g_tree_node_last (blocks);
+  if (node == NULL)
+    return NULL;
+  block = g_tree_node_value (node);
+  return address - *(const CUdeviceptr *) g_tree_node_key (node) < block->size ? block : NULL;
 }
 
 static void
 forget (CUdeviceptr address)
 {
-  gint64 key = (gint64) address;
-
-  g_hash_table_remove (blocks, &key);
+  g_tree_remove (blocks, &address);
 }
 
 void
@@ -114,12 +138,12 @@ _gcuda_graph_memory_unref (GCudaGraphMemory *self)
 void
 _gcuda_graph_memory_add (GCudaGraphMemory *self,
                          cuuint64_t capture,
-                         CUdeviceptr address)
+                         CUdeviceptr address,
+                         gsize size)
 {
-  gint64 *key = g_new (gint64, 1);
   Block *block = g_new0 (Block, 1), *before;
 
-  *key = (gint64) address;
+  block->size = size;
   block->memory = self;
   block->capture = capture;
   g_mutex_lock (&lock);
@@ -128,7 +152,7 @@ _gcuda_graph_memory_add (GCudaGraphMemory *self,
   /* The driver gave the address again, so what was there is gone; a buffer may be left of it, which has nothing to free. */
   if (before != NULL)
     block->stale = before->stale + (before->released ? 0 : 1);
-  g_hash_table_replace (blocks, key, block);
+  g_tree_replace (blocks, g_memdup2 (&address, sizeof address), block);
   if (self != NULL)
     {
       g_array_append_val (self->addresses, address);
@@ -172,6 +196,20 @@ _gcuda_graph_memory_owns (GCudaGraphMemory *self,
 }
 
 gboolean
+_gcuda_graph_memory_contains (GCudaGraphMemory *self,
+                              CUdeviceptr address)
+{
+  Block *block;
+  gboolean contains;
+
+  g_mutex_lock (&lock);
+  block = find_around (address);
+  contains = block != NULL && block->memory == self;
+  g_mutex_unlock (&lock);
+  return contains;
+}
+
+gboolean
 _gcuda_graph_memory_is_of_capture (CUdeviceptr address,
                                    cuuint64_t capture)
 {
@@ -179,7 +217,7 @@ _gcuda_graph_memory_is_of_capture (CUdeviceptr address,
   gboolean is;
 
   g_mutex_lock (&lock);
-  block = find (address);
+  block = find_around (address);
   is = block != NULL && (block->memory != NULL ? block->memory->capture : block->capture) == capture;
   g_mutex_unlock (&lock);
   return is;

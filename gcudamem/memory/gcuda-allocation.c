@@ -590,7 +590,7 @@ allocate_once (GCudaMemoryResource *resource,
 {
   CUresult result = operations->allocate (resource, size, call, address);
 
-  if (result == CUDA_ERROR_OUT_OF_MEMORY && _gcuda_reclaim_memory ())
+  if (result == CUDA_ERROR_OUT_OF_MEMORY && !call->settled && _gcuda_reclaim_memory ())
     result = operations->allocate (resource, size, call, address);
   return result;
 }

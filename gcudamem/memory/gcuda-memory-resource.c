@@ -426,7 +426,7 @@ check_thread (GCudaMemoryResource *self,
   if (home == NULL || _gcuda_home_is_here (home))
     return TRUE;
   return _gcuda_fail (error, GCUDA_ERROR_WRONG_THREAD,
-                      "%s: %s can only be used on the thread that made it: its class did not say that it is thread-safe", what, G_OBJECT_TYPE_NAME (self));
+                      "%s: %s can only be used on its own thread: its class, or that of a resource that it is built on, did not say that it is thread-safe", what, G_OBJECT_TYPE_NAME (self));
 }
 
 /* TRUE when @size can be a number of bytes at @address. */

@@ -70,6 +70,9 @@ struct _GCudaStreamCall
   const char *(*explain) (const GCudaStreamCall *call,
                           CUresult result);
   gconstpointer touched[2];
+
+  /* Of an allocation: memory that was about to be freed was waited for already, and the program asked. */
+  gboolean settled;
 };
 
 gboolean _gcuda_stream_call_begin (GCudaStreamCall *call,
