@@ -657,8 +657,9 @@ test_update_captured (Bed *bed,
   g_autoptr (GCudaGraphBuilder) builder = NULL;
   g_autoptr (GCudaGraphDefinition) definition = NULL;
   g_autoptr (GCudaGraphNode) fill = NULL;
-  g_autoptr (GCudaGraphNode) none = NULL;
+  g_autoptr (GCudaGraphNode) copy = NULL;
   g_autoptr (GCudaGraph) graph = NULL;
+  g_autoptr (GCudaBuffer) c = allocate (bed);
 
   g_assert_true (gcuda_stream_synchronize (bed->stream, &error));
   builder = gcuda_graph_builder_new (bed->context, GCUDA_CAPTURE_MODE_GLOBAL, &error);
@@ -668,6 +669,10 @@ test_update_captured (Bed *bed,
   fill = gcuda_graph_builder_get_last_node (builder, &error);
   assert_no_error (error);
   g_assert_cmpint (gcuda_graph_node_get_kind (fill), ==, GCUDA_GRAPH_NODE_KIND_FILL);
+  g_assert_true (gcuda_buffer_copy_to (b, c, GCUDA_STREAM (builder), &error));
+  copy = gcuda_graph_builder_get_last_node (builder, &error);
+  assert_no_error (error);
+  g_assert_cmpint (gcuda_graph_node_get_kind (copy), ==, GCUDA_GRAPH_NODE_KIND_COPY);
   definition = gcuda_graph_builder_finish (builder, &error);
   assert_no_error (error);
   graph = instantiate (definition);
@@ -675,9 +680,18 @@ test_update_captured (Bed *bed,
   g_object_unref (a);
   g_assert_true (gcuda_graph_update_fill (graph, fill, b, 0, SIZE, 9, 1, &error));
   assert_no_error (error);
-  bed_assert_use (bed, SIZE);
+  bed_assert_use (bed, 2 * SIZE);
   launch (graph, bed->stream);
-  pattern_assert (b, 9, bed->stream);
+  pattern_assert (c, 9, bed->stream);
+  /* Of copies, drivers want to be told from the beginning. */
+  g_assert_false (gcuda_graph_update_copy (graph, copy, c, 0, b, 0, SIZE, &error));
+  g_assert_error (error, GCUDA_ERROR, GCUDA_ERROR_INVALID_VALUE);
+  g_assert_nonnull (strstr (error->message, "captured"));
+  g_clear_error (&error);
+  bed_assert_use (bed, 2 * SIZE);
+  pattern_fill (c, 3, bed->stream);
+  launch (graph, bed->stream);
+  pattern_assert (c, 9, bed->stream);
 }
 
 static void

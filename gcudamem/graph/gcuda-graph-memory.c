@@ -366,7 +366,7 @@ _gcuda_graph_memory_release (CUdeviceptr address,
 {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   cuuint64_t capture = 0;
-  CUgraph graph;
+  CUgraph graph = NULL;
   CUresult result;
   unsigned int type;
   Due due;

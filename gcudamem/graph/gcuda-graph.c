@@ -850,7 +850,7 @@ update_node (Update *update,
   _gcuda_keeper_unref (keeper);
   update_end (update, NULL);
   return _gcuda_fail_driver (error, result, "%s%s", what,
-                             result == CUDA_ERROR_INVALID_VALUE ? ": the node may belong to another graph, or the change be one that an update can't make" : "");
+                             result == CUDA_ERROR_INVALID_VALUE ? ": the node may belong to another graph, or the change be one that an update can't make, such as any of a copy that was captured" : "");
 }
 
 /**
@@ -912,9 +912,6 @@ update_copy (GCudaGraph *self,
              const char *what,
              GError **error)
 {
-  const CUdeviceptr from = parameters->srcMemoryType == CU_MEMORYTYPE_HOST ? (CUdeviceptr) (guintptr) parameters->srcHost : parameters->srcDevice;
-  CUDA_MEMCPY3D changed;
-  CUresult result;
   Update update;
 
   if (parameters->WidthInBytes == 0)
@@ -927,23 +924,8 @@ update_copy (GCudaGraph *self,
       _gcuda_keeper_unref (keeper);
       return FALSE;
     }
-  result = _gcuda_driver.GraphMemcpyNodeGetParams (handle, &changed);
-  if (result == CUDA_SUCCESS)
-    {
-      result = _gcuda_driver.GraphExecMemcpyNodeSetParams (update.exec->handle, handle, parameters, update.exec->context->handle);
-      /* An update may not change how the node names its memory, and captures have their own idea of that. */
-      if (result == CUDA_ERROR_INVALID_VALUE && changed.Height == 1 && changed.Depth == 1)
-        {
-          changed.srcXInBytes = changed.srcY = changed.srcZ = changed.dstXInBytes = changed.dstY = changed.dstZ = 0;
-          changed.srcHost = (gconstpointer) (guintptr) from;
-          changed.srcDevice = from;
-          changed.dstHost = (gpointer) (guintptr) parameters->dstDevice;
-          changed.dstDevice = parameters->dstDevice;
-          changed.WidthInBytes = parameters->WidthInBytes;
-          result = _gcuda_driver.GraphExecMemcpyNodeSetParams (update.exec->handle, handle, &changed, update.exec->context->handle);
-        }
-    }
-  return update_node (&update, handle, keeper, result, what, error);
+  return update_node (&update, handle, keeper,
+                      _gcuda_driver.GraphExecMemcpyNodeSetParams (update.exec->handle, handle, parameters, update.exec->context->handle), what, error);
 }
 
 /**
@@ -959,6 +941,9 @@ update_copy (GCudaGraph *self,
  *
  * Makes a node of the executable graph copy something else, in the launches to come; see [method@Graph.update_fill]. One
  * thread at a time.
+ *
+ * Drivers refuse it (`INVALID_VALUE`) for a copy that was captured: one that is to be updated is added to a definition
+ * ([method@GraphDefinition.add_copy]).
  *
  * Errors: as there, and as [method@Buffer.copy_range].
  *
@@ -999,7 +984,7 @@ gcuda_graph_update_copy (GCudaGraph *self,
  * @error: return location for an error, or %NULL
  *
  * Makes a node of the executable graph upload something else, in the launches to come; see [method@Graph.update_fill]. One
- * thread at a time.
+ * thread at a time. For one that was captured, see [method@Graph.update_copy].
  *
  * Errors: as there, and as [method@Buffer.upload].
  *

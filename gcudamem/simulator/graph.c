@@ -1773,6 +1773,9 @@ SIM_ENTRY (cuGraphExecMemcpyNodeSetParams, 0, (CUgraphExec, hGraphExec), (CUgrap
   SimWork work;
 
   SIM_TRY (copy_work (copyParams, ctx, node != NULL ? node->graph : NULL, &work));
+  /* Of captures. */
+  if (node->copy == NULL)
+    return CUDA_ERROR_INVALID_VALUE;
   return replace_work (exec_node (hGraphExec, hNode), &work);
 }
 

@@ -98,13 +98,11 @@ tap.run({
     'update': () => {
         let [a, b] = [newBuffer(), newBuffer()];
         const result = newBuffer();
-        const builder = newBuilder();
-        a.fill(1, 1, builder);
-        const fill = builder.get_last_node();
-        a.copy_to(result, builder);
-        const copy = builder.get_last_node();
-        const graph = builder.finish().instantiate(NONE, null);
-        a = null;
+        let definition = GCuda.GraphDefinition.new(context);
+        const fill = definition.add_fill([], a, 0, SIZE, 1, 1);
+        const copy = definition.add_copy([fill], a, 0, result, 0, SIZE);
+        const graph = definition.instantiate(NONE, null);
+        a = definition = null;
         launch(graph, result, 1);
         graph.update_fill(fill, b, 0, SIZE, 2, 1);
         graph.update_copy(copy, b, 0, result, 0, SIZE);

@@ -114,13 +114,11 @@ class Graphs(Case):
 
     def test_update(self):
         a, b, result = self.allocate(), self.allocate(), self.allocate()
-        builder = self.builder()
-        a.fill(1, 1, builder)
-        fill = builder.get_last_node()
-        a.copy_to(result, builder)
-        copy = builder.get_last_node()
-        graph = builder.finish().instantiate(0, None)
-        del a
+        definition = GCuda.GraphDefinition.new(self.context)
+        fill = definition.add_fill([], a, 0, SIZE, 1, 1)
+        copy = definition.add_copy([fill], a, 0, result, 0, SIZE)
+        graph = definition.instantiate(0, None)
+        del a, definition
         self.assertEqual(self.launch(graph, result), 1)
         graph.update_fill(fill, b, 0, SIZE, 2, 1)
         graph.update_copy(copy, b, 0, result, 0, SIZE)
