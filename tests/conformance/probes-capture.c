@@ -13,6 +13,7 @@ void probe_graph_memory (void);
 void probe_user_object (void);
 void probe_user_object_over (void);
 void probe_graph_keep (void);
+void probe_copy_updates (void);
 void probe_cap_end (void);
 
 static CUdeviceptr memory;
@@ -783,4 +784,53 @@ probe_cap_end (void)
   only (C (cuCtxSynchronize, ), "synchronize the context during a relaxed capture");
   say ("status %d", status_of (s));
   end (s, "end");
+}
+
+/* Of one copy in an executable graph. */
+void
+probe_copy_updates (void)
+{
+  CUDA_MEMCPY3D copy;
+  CUdeviceptr a, b;
+  CUgraph copies;
+  CUgraphNode node;
+  CUgraphExec exec;
+  CUstream s;
+  size_t count = 1;
+
+  C (cuStreamCreate, &s, CU_STREAM_NON_BLOCKING);
+  C (cuMemAllocAsync, &a, 4096, s);
+  C (cuMemAllocAsync, &b, 4096, s);
+  C (cuMemsetD8Async, a, 1, 4096, s);
+  C (cuStreamSynchronize, s);
+  memset (&copy, 0, sizeof copy);
+  copy.srcMemoryType = copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+  copy.srcDevice = a;
+  copy.dstDevice = b + 2048;
+  copy.WidthInBytes = 1024;
+  copy.Height = copy.Depth = 1;
+
+  C (cuStreamBeginCapture, s, CU_STREAM_CAPTURE_MODE_RELAXED);
+  C (cuMemcpyDtoDAsync, b, a, 1024, s);
+  C (cuStreamEndCapture, s, &copies);
+  C (cuGraphGetNodes, copies, &node, &count);
+  C (cuGraphInstantiate, &exec, copies, 0);
+  only (C (cuGraphExecMemcpyNodeSetParams, exec, node, &copy, primary), "captured, other memory");
+  C (cuGraphExecDestroy, exec);
+  C (cuGraphDestroy, copies);
+
+  copy.dstDevice = b;
+  C (cuGraphCreate, &copies, 0);
+  C (cuGraphAddMemcpyNode, &node, copies, NULL, 0, &copy, primary);
+  C (cuGraphInstantiate, &exec, copies, 0);
+  copy.dstDevice = b + 2048;
+  only (C (cuGraphExecMemcpyNodeSetParams, exec, node, &copy, primary), "added, other memory");
+  only (C (cuGraphLaunch, exec, s), "launch");
+  only (C (cuStreamSynchronize, s), "synchronize");
+  C (cuGraphExecDestroy, exec);
+  C (cuGraphDestroy, copies);
+  C (cuMemFreeAsync, a, s);
+  C (cuMemFreeAsync, b, s);
+  C (cuStreamSynchronize, s);
+  C (cuStreamDestroy, s);
 }
