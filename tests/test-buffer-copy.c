@@ -73,14 +73,14 @@ test_3d (Bed *bed,
     Place from, to;
     guint64 row_size, rows, layers;
   } rows[] = {
-    { { 0, 100, 10 }, { 0, 100, 10 }, 100, 10, 8 },     /* all in one piece */
-    { { 5, 128, 16 }, { 77, 200, 12 }, 90, 11, 7 },     /* all different */
-    { { 0, 64, 4 }, { 1000, 64, 4 }, 1, 1, 1 },         /* one byte */
-    { { 3, 512, 20 }, { 0, 60, 5 }, 60, 5, 6 },         /* packed */
-    { { 0, 32, 1 }, { 0, 48, 1 }, 32, 1, 100 },         /* layers of one row */
-    { { 0, 300, 30 }, { 9, 300, 30 }, 250, 30, 1 },     /* one layer */
-    { { 65000, 10, 10 }, { 0, 10, 10 }, 0, 5, 5 },      /* nothing */
-    { { 0, 10, 0 }, { 0, 10, 0 }, 10, 0, 5 },           /* nothing either */
+    { { 0, 100, 10 }, { 0, 100, 10 }, 100, 10, 8 }, /* all in one piece */
+    { { 5, 128, 16 }, { 77, 200, 12 }, 90, 11, 7 }, /* all different */
+    { { 0, 64, 4 }, { 1000, 64, 4 }, 1, 1, 1 },     /* one byte */
+    { { 3, 512, 20 }, { 0, 60, 5 }, 60, 5, 6 },     /* packed */
+    { { 0, 32, 1 }, { 0, 48, 1 }, 32, 1, 100 },     /* layers of one row */
+    { { 0, 300, 30 }, { 9, 300, 30 }, 250, 30, 1 }, /* one layer */
+    { { 65000, 10, 10 }, { 0, 10, 10 }, 0, 5, 5 },  /* nothing */
+    { { 0, 10, 0 }, { 0, 10, 0 }, 10, 0, 5 },       /* nothing either */
   };
   g_autoptr (GError) error = NULL;
   g_autoptr (GCudaBuffer) source = allocate (bed->resource, SIZE, bed->stream);
@@ -179,8 +179,8 @@ test_3d_overlap (Bed *bed,
   g_assert_cmpuint (done, >, 10);
 }
 
-#define BAD(call)         \
-  g_assert_false (call);  \
+#define BAD(call)        \
+  g_assert_false (call); \
   assert_error_and_clear (error, GCUDA_ERROR_INVALID_ARGUMENT)
 
 static void

@@ -91,8 +91,8 @@ gcuda_failure_callback_memory_resource_class_init (GCudaFailureCallbackMemoryRes
    * Since: 0.1
    */
   signals[ALLOCATION_FAILED] =
-      g_signal_new ("allocation-failed", G_TYPE_FROM_CLASS (klass), G_SIGNAL_RUN_LAST, 0, g_signal_accumulator_true_handled, NULL, NULL,
-                    G_TYPE_BOOLEAN, 3, G_TYPE_UINT64, G_TYPE_UINT, G_TYPE_ERROR);
+    g_signal_new ("allocation-failed", G_TYPE_FROM_CLASS (klass), G_SIGNAL_RUN_LAST, 0, g_signal_accumulator_true_handled, NULL, NULL,
+                  G_TYPE_BOOLEAN, 3, G_TYPE_UINT64, G_TYPE_UINT, G_TYPE_ERROR);
 }
 
 static void

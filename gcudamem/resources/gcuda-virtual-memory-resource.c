@@ -108,13 +108,13 @@ virtual_deallocate_gone (GCudaMemoryResource *resource,
   return virtual_deallocate (resource, NULL, address, size, NULL);
 }
 
-#define VIRTUAL_OPERATIONS         \
-  .stream_ordered = FALSE,         \
-  .free_call = "cuMemUnmap",       \
-  .spans = TRUE,                   \
-  .check = virtual_check,          \
-  .describe = virtual_describe,    \
-  .allocate = virtual_allocate,    \
+#define VIRTUAL_OPERATIONS          \
+  .stream_ordered = FALSE,          \
+  .free_call = "cuMemUnmap",        \
+  .spans = TRUE,                    \
+  .check = virtual_check,           \
+  .describe = virtual_describe,     \
+  .allocate = virtual_allocate,     \
   .deallocate = virtual_deallocate, \
   .deallocate_gone = virtual_deallocate_gone
 

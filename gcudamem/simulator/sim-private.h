@@ -886,7 +886,7 @@ struct _SimGraph
   GPtrArray *nodes;
   GHashTable *user_objects; /* SimUserObject: count */
   guint n_memory_nodes;
-  GArray *conditionals; /* SimConditional; NULL for none */
+  GArray *conditionals;   /* SimConditional; NULL for none */
   SimExec *live_exec;     /* of a graph with memory nodes: there can be one */
   GPtrArray *allocations; /* of its memory nodes; shared with the exec's clone */
 };

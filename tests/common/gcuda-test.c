@@ -336,8 +336,7 @@ gcuda_test_hold (GCudaStream *stream)
   if (gcuda_test_is_simulated ())
     SIMULATOR (gcudasim_hold)
   (TRUE);
-  else
-    held = blocker_new (stream);
+  else held = blocker_new (stream);
 }
 
 void

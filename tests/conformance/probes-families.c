@@ -227,13 +227,13 @@ probe_error_names (void)
 
 /* ---- copies over the border between two chunks ---- */
 
-#define ACROSS(call, what)                              \
-  do                                                    \
-    {                                                   \
+#define ACROSS(call, what)                                  \
+  do                                                        \
+    {                                                       \
       char *text_ = g_strdup_printf ("%s%s", prefix, what); \
-      only (call, text_);                               \
-      g_free (text_);                                   \
-    }                                                   \
+      only (call, text_);                                   \
+      g_free (text_);                                       \
+    }                                                       \
   while (0)
 
 /* Copies and fills across the border of two chunks that lie side by side at @va. */
