@@ -2483,6 +2483,38 @@ test_out_of_memory_waits (Bed *bed,
   g_assert_cmpuint (tries, ==, 2);
 }
 
+/* A step fails, and its undoing too: what is left behind is said, as in any other release. */
+static void
+test_undoing_fails (Bed *bed,
+                    gconstpointer data)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (GCudaLocation) location = gcuda_location_new_device (bed->device);
+  g_autoptr (GCudaManagedMemoryResource) resource = gcuda_managed_memory_resource_new_unpooled (bed->device, location, &error);
+  g_autoptr (GCudaBuffer) none = NULL;
+  g_autoptr (GPtrArray) said = NULL;
+  Warning *warning;
+  CUcontext popped;
+
+  g_assert_no_error (error);
+  collect_begin ();
+  gcuda_test_fail_calls ("cuMemAdvise:1=INVALID_VALUE,cuMemFree:1=UNKNOWN");
+  none = gcuda_memory_resource_allocate (GCUDA_MEMORY_RESOURCE (resource), SIZE, bed->stream, &error);
+  gcuda_test_fail_calls (NULL);
+  settle (bed);
+  said = collect_end ();
+  g_assert_null (none);
+  assert_error_and_clear (error, GCUDA_ERROR_INVALID_VALUE);
+  g_assert_cmpuint (said->len, ==, 1);
+  warning = g_ptr_array_index (said, 0);
+  g_assert_cmpstr (warning->call, ==, "cuMemFree");
+  g_assert_cmpuint (warning->leaked, ==, SIZE);
+  g_assert_cmphex (warning->handle, !=, 0);
+  assert_cuda (RAW (cuCtxPushCurrent) (gcuda_context_get_cuda_context (bed->context)));
+  assert_cuda (RAW (cuMemFree) (warning->handle));
+  assert_cuda (RAW (cuCtxPopCurrent) (&popped));
+}
+
 static void
 test_out_of_memory_gives_up (Bed *bed,
                              gconstpointer data)
@@ -2656,6 +2688,7 @@ main (int argc,
       bed_add_data ("/failures/out-of-memory/waits", NULL, test_out_of_memory_waits);
       bed_add_data ("/failures/out-of-memory/waits-pool", "pool", test_out_of_memory_waits);
       bed_add ("/failures/out-of-memory/gives-up", test_out_of_memory_gives_up);
+      bed_add ("/failures/undoing", test_undoing_fails);
     }
 
   return g_test_run ();

@@ -103,4 +103,11 @@ void _gcuda_context_box_add_loss (GCudaContextBox *self,
                                   CUresult result,
                                   guint64 bytes);
 
+/* Of a call that gives something back where nobody can be given an error: the undoing of a step, or the end of memory. */
+void _gcuda_context_box_report (GCudaContextBox *self,
+                                CUresult result,
+                                const char *driver_call,
+                                guint64 handle,
+                                guint64 leaked);
+
 G_END_DECLS

@@ -321,3 +321,23 @@ _gcuda_context_box_add_loss (GCudaContextBox *self,
       _gcuda_reclaimer_push (&self->lost_node, report_loss);
     }
 }
+
+void
+_gcuda_context_box_report (GCudaContextBox *self,
+                           CUresult result,
+                           const char *driver_call,
+                           guint64 handle,
+                           guint64 leaked)
+{
+  g_autoptr (GError) error = NULL;
+
+  if (result == CUDA_SUCCESS || result == CUDA_ERROR_DEINITIALIZED)
+    return;
+  if (_gcuda_result_is_sticky (result))
+    {
+      _gcuda_context_box_add_loss (self, result, leaked);
+      return;
+    }
+  _gcuda_fail_driver (&error, result, "giving back memory of device %d", (int) self->device);
+  _gcuda_report_teardown (error, driver_call, handle, leaked);
+}

@@ -128,7 +128,7 @@ piece_allocate (GCudaMemoryResource *resource,
   if (result == CUDA_SUCCESS)
     result = left;
   if (result != CUDA_SUCCESS && made != 0)
-    _gcuda_driver.MemFree (made);
+    _gcuda_context_box_report (self->context, _gcuda_driver.MemFree (made), "cuMemFree", made, size);
   else
     *address = made;
   return result;

@@ -122,7 +122,7 @@ host_allocate (GCudaMemoryResource *resource,
   left = _gcuda_context_scope_leave (&scope);
   if (result == CUDA_SUCCESS && left != CUDA_SUCCESS)
     {
-      _gcuda_driver.MemFreeHost (host);
+      _gcuda_context_box_report (self->context, _gcuda_driver.MemFreeHost (host), "cuMemFreeHost", (guint64) (guintptr) host, size);
       result = left;
     }
   /* Devices have it at the same address: all that this library knows address memory in one way. */

@@ -138,12 +138,12 @@ register_once (GCudaContextBox *context,
       if (result == CUDA_SUCCESS && device_address != (CUdeviceptr) (guintptr) data)
         result = CUDA_ERROR_NOT_SUPPORTED;
       if (result != CUDA_SUCCESS)
-        _gcuda_driver.MemHostUnregister (data);
+        _gcuda_context_box_report (context, _gcuda_driver.MemHostUnregister (data), "cuMemHostUnregister", (guint64) (guintptr) data, 0);
     }
   left = _gcuda_context_scope_leave (&scope);
   if (result == CUDA_SUCCESS && left != CUDA_SUCCESS)
     {
-      _gcuda_driver.MemHostUnregister (data);
+      _gcuda_context_box_report (context, _gcuda_driver.MemHostUnregister (data), "cuMemHostUnregister", (guint64) (guintptr) data, 0);
       result = left;
     }
   return result;

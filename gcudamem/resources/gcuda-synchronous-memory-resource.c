@@ -60,7 +60,7 @@ synchronous_allocate (GCudaMemoryResource *resource,
   left = _gcuda_context_scope_leave (&scope);
   if (result == CUDA_SUCCESS && left != CUDA_SUCCESS)
     {
-      _gcuda_driver.MemFree (*address);
+      _gcuda_context_box_report (self->context, _gcuda_driver.MemFree (*address), "cuMemFree", *address, size);
       result = left;
     }
   return result;

@@ -54,26 +54,6 @@ struct _GCudaVirtualRange
   guint generation;    /* of the space's list that this one began as */
 };
 
-static void
-report (GCudaVirtualSpace *space,
-        CUresult result,
-        const char *call,
-        guint64 handle,
-        gsize leaked)
-{
-  g_autoptr (GError) error = NULL;
-
-  if (result == CUDA_SUCCESS || result == CUDA_ERROR_DEINITIALIZED)
-    return;
-  if (_gcuda_result_is_sticky (result))
-    {
-      _gcuda_context_box_add_loss (space->context, result, leaked);
-      return;
-    }
-  _gcuda_fail_driver (&error, result, "giving back virtual memory of device %d", (int) space->context->device);
-  _gcuda_report_teardown (error, call, handle, leaked);
-}
-
 /* Whether a failure goes away by itself: that of a thread of the driver's, or of a capture. */
 static gboolean
 is_for_now (CUresult result)
@@ -203,7 +183,7 @@ chunk_give_up (GCudaVirtualSpace *space,
 
   if (result == CUDA_SUCCESS)
     return;
-  report (space, result, "cuMemRelease", was.handle, was.size);
+  _gcuda_context_box_report (space->context, result, "cuMemRelease", was.handle, was.size);
   g_free (chunk);
 }
 
@@ -449,13 +429,13 @@ range_unref (GCudaVirtualRange *self)
       result = unmap_rest (self, TRUE);
       for (guint i = 0; i < self->mappings->len; i++)
         left += mapping_at (self, i)->chunk->size;
-      report (space, result, "cuMemUnmap", self->address, left);
+      _gcuda_context_box_report (space->context, result, "cuMemUnmap", self->address, left);
       /* The driver frees no addresses that are mapped. */
       for (guint i = self->reservations->len; i > 0 && left == 0; i--)
         {
           const Reservation *reservation = &g_array_index (self->reservations, Reservation, i - 1);
 
-          report (space, _gcuda_driver.MemAddressFree (reservation->address, reservation->size), "cuMemAddressFree", reservation->address, 0);
+          _gcuda_context_box_report (space->context, _gcuda_driver.MemAddressFree (reservation->address, reservation->size), "cuMemAddressFree", reservation->address, 0);
         }
     }
   for (guint i = 0; i < self->mappings->len; i++)
@@ -810,7 +790,7 @@ fill_end (GCudaVirtualRange *self,
           break;
         /* If that fails it stays fresh: it has no rights yet. */
         undone = unmap (self, mapping);
-        report (space, undone, "cuMemUnmap", self->address, 0);
+        _gcuda_context_box_report (space->context, undone, "cuMemUnmap", self->address, 0);
       }
   return result;
 }
@@ -1142,7 +1122,7 @@ undo_reservation (GCudaVirtualSpace *space,
 {
   /* Once more if it fails: the call that asked for it is to leave no trace. */
   if (_gcuda_driver.MemAddressFree (reservation->address, reservation->size) != CUDA_SUCCESS)
-    report (space, _gcuda_driver.MemAddressFree (reservation->address, reservation->size), "cuMemAddressFree", reservation->address, 0);
+    _gcuda_context_box_report (space->context, _gcuda_driver.MemAddressFree (reservation->address, reservation->size), "cuMemAddressFree", reservation->address, 0);
 }
 
 CUresult
@@ -1326,7 +1306,7 @@ cut_passed (GCudaStreamWaiter *waiter)
       if (is_for_now (result))
         return result == CUDA_ERROR_NOT_PERMITTED ? GCUDA_RECLAIM_AGAIN : GCUDA_RECLAIM_BLOCKED;
       /* It stays, to be taken back, or to be tried again when all of the range goes. */
-      report (range->space, result, "cuMemUnmap", range->address + offset, size);
+      _gcuda_context_box_report (range->space->context, result, "cuMemUnmap", range->address + offset, size);
       /* Others may have unmapped it meanwhile: it is looked for again. */
       g_mutex_lock (&range->space->lock);
       mapping = mapping_at (range, find_mapping (range, offset));
