@@ -99,7 +99,7 @@ child_simulated_not_found (void)
 
   use_simulated ();
   g_setenv ("GCUDASIM_LIBRARY", "/nonexistent/libgcudasim.so", TRUE);
-  assert_unavailable (GCUDA_ERROR_DRIVER_NOT_FOUND, "/nonexistent/libgcudasim.so", "install");
+  assert_unavailable (GCUDA_ERROR_DRIVER_NOT_FOUND, "/nonexistent/libgcudasim.so", "GCUDASIM_LIBRARY");
   g_setenv ("GCUDASIM_LIBRARY", library, TRUE);
   assert_works ();
 }

@@ -247,15 +247,17 @@ static const struct
 #undef FUNCTION
 };
 
-/* Which library to open, and in @checked which driver that passes calls on to: the ordering checker is a part of the
+/* Which library to open, in @hint what to do if it is not there, and in @checked which driver that passes calls on to: the ordering checker is a part of the
  * simulated driver. The environment is not asked in a program that runs with another user's rights. */
 static char *
-choose_library (char **checked)
+choose_library (char **checked,
+                const char **hint)
 {
   const char *choice = secure_getenv ("GCUDA_DRIVER");
   const char *path = secure_getenv ("GCUDASIM_LIBRARY");
 
   *checked = NULL;
+  *hint = "install the NVIDIA driver, or set GCUDA_DRIVER=simulated to run on the simulated one";
   if (choice == NULL || *choice == '\0')
     return g_strdup ("libcuda.so.1");
   if (g_str_equal (choice, "checked"))
@@ -264,6 +266,7 @@ choose_library (char **checked)
     *checked = g_strdup (choice + strlen ("checked:"));
   else if (!g_str_equal (choice, "simulated"))
     return g_strdup (choice);
+  *hint = "install the simulated driver, or name its library in GCUDASIM_LIBRARY";
   return g_strdup (path != NULL && *path != '\0' ? path : "libgcudasim.so");
 }
 
@@ -273,7 +276,7 @@ load (GError **error)
   g_autofree char *library = NULL;
   g_autofree char *checked = NULL;
   const char *(*pass_through) (const char *);
-  const char *problem;
+  const char *problem, *hint;
   void *handle;
   GetProcAddressFunc get_proc_address;
   CUresult (*driver_get_version) (int *);
@@ -284,12 +287,12 @@ load (GError **error)
   static gboolean guarded = FALSE;
   int version = 0;
 
-  library = choose_library (&checked);
+  library = choose_library (&checked, &hint);
   /* Never closed again: the driver's threads and exit handlers would go on without their code. */
   handle = dlopen (library, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (handle == NULL)
     return _gcuda_fail (error, GCUDA_ERROR_DRIVER_NOT_FOUND,
-                        "the CUDA driver could not be loaded: %s; install the NVIDIA driver, or set GCUDA_DRIVER=simulated to run on the simulated one", dlerror ());
+                        "the CUDA driver could not be loaded: %s; %s", dlerror (), hint);
 
   if (checked != NULL)
     {
