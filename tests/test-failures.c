@@ -2639,6 +2639,16 @@ test_load (void)
   g_assert_cmpuint (g_list_model_get_n_items (devices), >=, 1);
 }
 
+/* Made once, and not for each test: there are hundreds, and on a GPU that is what takes the time. */
+static void
+keep_primary_context (void)
+{
+  CUcontext context;
+
+  if (RAW (cuInit) (0) == CUDA_SUCCESS)
+    assert_cuda (RAW (cuDevicePrimaryCtxRetain) (&context, 0));
+}
+
 int
 main (int argc,
       char **argv)
@@ -2650,6 +2660,8 @@ main (int argc,
   /* Where the environment says nothing, two devices: peers are a part of this. */
   g_setenv ("GCUDASIM_DEVICES", "2", FALSE);
   gcuda_test_init (&argc, &argv);
+  if (!g_test_subprocess () && !gcuda_test_is_simulated ())
+    keep_primary_context ();
   g_log_set_writer_func (collect, NULL, NULL);
 
   for (gsize i = 0; i < G_N_ELEMENTS (operations); i++)

@@ -528,13 +528,16 @@ test_deallocation_stream (Bed *bed,
 {
   g_autoptr (GError) error = NULL;
   g_autoptr (GCudaSynchronousMemoryResource) synchronous = gcuda_synchronous_memory_resource_new (bed->context, &error);
+  g_autoptr (GCudaStream) other = gcuda_stream_new (bed->context, GCUDA_STREAM_FLAGS_NONE, 0, &error);
   GCudaBuffer *a = allocate (bed), *b = allocate (bed), *c;
   g_autoptr (GCudaGraphBuilder) builder = NULL;
   g_autoptr (GCudaGraph) graph = NULL;
 
   c = gcuda_memory_resource_allocate (GCUDA_MEMORY_RESOURCE (synchronous), SIZE, bed->stream, &error);
-  g_assert_true (gcuda_stream_synchronize (bed->stream, &error));
-  builder = begin (bed, GCUDA_CAPTURE_MODE_GLOBAL);
+  /* Not by this thread's waiting: what frees the memory is another thread, and tools know what each of them waited for. */
+  g_assert_true (gcuda_stream_wait_stream (other, bed->stream, &error));
+  builder = gcuda_graph_builder_new_for_stream (other, GCUDA_CAPTURE_MODE_GLOBAL, &error);
+  assert_no_error (error);
   g_assert_true (gcuda_buffer_set_deallocation_stream (a, GCUDA_STREAM (builder), &error));
   assert_no_error (error);
   g_object_unref (a);

@@ -532,7 +532,8 @@ remember_stream (ExecBox *self,
  * @error: return location for an error, or %NULL
  *
  * Launches the graph: its work runs after all that is in @stream now and after the graph's launch before this one, and later
- * work of @stream after it. Blocks no thread. On a stream that is being captured it becomes a part of that graph.
+ * work of @stream after it. Waits for none of it, but a driver that has dozens of launches pending may wait until one of them
+ * is done. On a stream that is being captured it becomes a part of that graph.
  *
  * Errors: `INVALID_ARGUMENT` for no stream; `CLOSED`; `FORKED`; `INVALID_VALUE` while memory that the last launch allocated
  * is not freed; `NOT_SUPPORTED` for a graph that allocates, on a stream that is being captured; what the driver answers.
@@ -850,7 +851,7 @@ update_node (Update *update,
   _gcuda_keeper_unref (keeper);
   update_end (update, NULL);
   return _gcuda_fail_driver (error, result, "%s%s", what,
-                             result == CUDA_ERROR_INVALID_VALUE ? ": the node may belong to another graph, or the change be one that an update can't make, such as any of a copy that was captured" : "");
+                             result == CUDA_ERROR_INVALID_VALUE ? ": the node may belong to another graph, or the change be one that an update can't make" : "");
 }
 
 /**
@@ -904,6 +905,30 @@ gcuda_graph_update_fill (GCudaGraph *self,
                       _gcuda_driver.GraphExecMemsetNodeSetParams (update.exec->handle, handle, &parameters, update.exec->context->handle), what, error);
 }
 
+/* An update may change neither how a node names the kinds of its memory nor whether it names a context, and a capture does both
+ * in its own way: the context is the one that was current then, if any was. */
+static CUresult
+set_copy (ExecBox *exec,
+          CUgraphNode node,
+          const CUDA_MEMCPY3D *parameters)
+{
+  CUDA_MEMCPY3D before, changed = *parameters;
+  CUresult result = _gcuda_driver.GraphMemcpyNodeGetParams (node, &before);
+
+  if (result != CUDA_SUCCESS)
+    return result;
+  if (before.srcMemoryType == CU_MEMORYTYPE_UNIFIED && changed.srcMemoryType == CU_MEMORYTYPE_HOST)
+    changed.srcDevice = (CUdeviceptr) (guintptr) changed.srcHost;
+  if (before.srcMemoryType == CU_MEMORYTYPE_UNIFIED || (before.srcMemoryType == CU_MEMORYTYPE_DEVICE && changed.srcMemoryType == CU_MEMORYTYPE_UNIFIED))
+    changed.srcMemoryType = before.srcMemoryType;
+  if (before.dstMemoryType == CU_MEMORYTYPE_UNIFIED || (before.dstMemoryType == CU_MEMORYTYPE_DEVICE && changed.dstMemoryType == CU_MEMORYTYPE_UNIFIED))
+    changed.dstMemoryType = before.dstMemoryType;
+  result = _gcuda_driver.GraphExecMemcpyNodeSetParams (exec->handle, node, &changed, exec->context->handle);
+  if (result == CUDA_ERROR_INVALID_VALUE)
+    result = _gcuda_driver.GraphExecMemcpyNodeSetParams (exec->handle, node, &changed, NULL);
+  return result;
+}
+
 static gboolean
 update_copy (GCudaGraph *self,
              CUgraphNode handle,
@@ -924,8 +949,7 @@ update_copy (GCudaGraph *self,
       _gcuda_keeper_unref (keeper);
       return FALSE;
     }
-  return update_node (&update, handle, keeper,
-                      _gcuda_driver.GraphExecMemcpyNodeSetParams (update.exec->handle, handle, parameters, update.exec->context->handle), what, error);
+  return update_node (&update, handle, keeper, set_copy (update.exec, handle, parameters), what, error);
 }
 
 /**
@@ -942,8 +966,8 @@ update_copy (GCudaGraph *self,
  * Makes a node of the executable graph copy something else, in the launches to come; see [method@Graph.update_fill]. One
  * thread at a time.
  *
- * Drivers refuse it (`INVALID_VALUE`) for a copy that was captured: one that is to be updated is added to a definition
- * ([method@GraphDefinition.add_copy]).
+ * Drivers refuse to change the kind of memory that a copy names (`INVALID_VALUE`): one between buffers of a device can't become
+ * one of host memory.
  *
  * Errors: as there, and as [method@Buffer.copy_range].
  *
@@ -984,7 +1008,7 @@ gcuda_graph_update_copy (GCudaGraph *self,
  * @error: return location for an error, or %NULL
  *
  * Makes a node of the executable graph upload something else, in the launches to come; see [method@Graph.update_fill]. One
- * thread at a time. For one that was captured, see [method@Graph.update_copy].
+ * thread at a time.
  *
  * Errors: as there, and as [method@Buffer.upload].
  *

@@ -122,6 +122,7 @@ sim_capture_work (SimStream *stream, SimWork *work)
     return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
   node = sim_graph_add (stream->capture->graph, (SimNode **) stream->capture_deps->pdata, stream->capture_deps->len,
                         node_type (work->kind), work);
+  node->context = sim_current_handle (sim_thread ());
   g_ptr_array_set_size (stream->capture_deps, 0);
   g_ptr_array_add (stream->capture_deps, node);
   return CUDA_SUCCESS;

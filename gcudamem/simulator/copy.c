@@ -373,6 +373,12 @@ host_may_change (guint64 address)
                                 (allocation->kind == SIM_ALLOCATION_POOL && allocation->pool->device == NULL));
 }
 
+static CUmemorytype
+type_of (SimSide side)
+{
+  return side == SIDE_HOST ? CU_MEMORYTYPE_HOST : side == SIDE_ANY ? CU_MEMORYTYPE_UNIFIED : CU_MEMORYTYPE_DEVICE;
+}
+
 static CUresult
 copy_parts (guint64 dst, SimSide dst_side, guint64 src, SimSide src_side, gsize size, CUstream handle, gboolean peer, gboolean wait, gboolean at_call)
 {
@@ -394,6 +400,8 @@ copy_parts (guint64 dst, SimSide dst_side, guint64 src, SimSide src_side, gsize 
     return result;
   work.copy.dst = dst;
   work.copy.src = src;
+  work.copy.dst_type = type_of (dst_side);
+  work.copy.src_type = type_of (src_side);
   work.copy.width = work.copy.dst_pitch = work.copy.src_pitch = size;
   work.copy.height = work.copy.depth = 1;
   /* What the host may change once the call is over */
@@ -538,6 +546,8 @@ sim_copy_from_3d (const CUDA_MEMCPY3D *p, gboolean peer, SimWork *work, SimDevic
   SIM_TRY (shape_side (p->srcXInBytes, p->srcY, p->srcZ, &copy->src_pitch, p->srcHeight, copy->width, copy->height, copy->depth, &copy->src_slice, &src_base));
   copy->dst = dst_base;
   copy->src = src_base;
+  copy->dst_type = p->dstMemoryType;
+  copy->src_type = p->srcMemoryType;
   SIM_TRY (check_side (dst_base, extent (copy->width, copy->height, copy->depth, copy->dst_pitch, copy->dst_slice), dst_side, TRUE, device, peer, &copy->dst_device));
   return check_side (src_base, extent (copy->width, copy->height, copy->depth, copy->src_pitch, copy->src_slice), src_side, FALSE, device, peer, &copy->src_device);
 }

@@ -285,6 +285,7 @@ graph_clone (SimGraph *graph)
       copy->origin = node->id;
       copy->disabled = node->disabled;
       copy->set = node->set;
+      copy->context = node->context;
       if (node->copy != NULL)
         copy->copy = g_memdup2 (node->copy, sizeof *node->copy);
       g_hash_table_insert (map, node, copy);
@@ -959,6 +960,7 @@ SIM_ENTRY (cuGraphAddMemcpyNode, 0, (CUgraphNode *, phGraphNode), (CUgraph, hGra
   SIM_TRY (copy_work (copyParams, ctx, sim_graph (hGraph), &work));
   SIM_TRY (add_node (phGraphNode, hGraph, dependencies, numDependencies, CU_GRAPH_NODE_TYPE_MEMCPY, &work, &node));
   node->copy = g_memdup2 (copyParams, sizeof *copyParams);
+  node->context = ctx;
   return CUDA_SUCCESS;
 }
 
@@ -976,16 +978,23 @@ SIM_ENTRY (cuGraphMemcpyNodeGetParams, 0, (CUgraphNode, hNode), (CUDA_MEMCPY3D *
     }
   copy = &node->work.copy;
   memset (nodeParams, 0, sizeof *nodeParams);
-  nodeParams->srcMemoryType = copy->src_device ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
-  nodeParams->srcHost = (const void *) copy->src;
-  nodeParams->srcDevice = copy->src;
-  nodeParams->srcPitch = copy->src_pitch;
-  nodeParams->srcHeight = copy->src_pitch != 0 ? copy->src_slice / copy->src_pitch : 0;
-  nodeParams->dstMemoryType = copy->dst_device ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
-  nodeParams->dstHost = (void *) copy->dst;
-  nodeParams->dstDevice = copy->dst;
-  nodeParams->dstPitch = copy->dst_pitch;
-  nodeParams->dstHeight = copy->dst_pitch != 0 ? copy->dst_slice / copy->dst_pitch : 0;
+  nodeParams->srcMemoryType = copy->src_type;
+  nodeParams->dstMemoryType = copy->dst_type;
+  if (copy->src_type == CU_MEMORYTYPE_HOST)
+    nodeParams->srcHost = (const void *) copy->src;
+  else
+    nodeParams->srcDevice = copy->src;
+  if (copy->dst_type == CU_MEMORYTYPE_HOST)
+    nodeParams->dstHost = (void *) copy->dst;
+  else
+    nodeParams->dstDevice = copy->dst;
+  if (copy->height > 1 || copy->depth > 1)
+    {
+      nodeParams->srcPitch = copy->src_pitch;
+      nodeParams->srcHeight = copy->src_pitch != 0 ? copy->src_slice / copy->src_pitch : 0;
+      nodeParams->dstPitch = copy->dst_pitch;
+      nodeParams->dstHeight = copy->dst_pitch != 0 ? copy->dst_slice / copy->dst_pitch : 0;
+    }
   nodeParams->WidthInBytes = copy->width;
   nodeParams->Height = copy->height;
   nodeParams->Depth = copy->depth;
@@ -1773,9 +1782,13 @@ SIM_ENTRY (cuGraphExecMemcpyNodeSetParams, 0, (CUgraphExec, hGraphExec), (CUgrap
   SimWork work;
 
   SIM_TRY (copy_work (copyParams, ctx, node != NULL ? node->graph : NULL, &work));
-  /* Of captures. */
-  if (node->copy == NULL)
-    return CUDA_ERROR_INVALID_VALUE;
+  /* The kinds of memory stay as they were named first, and so does whether a context was. */
+  if (node == NULL || node->type != CU_GRAPH_NODE_TYPE_MEMCPY || (node->context == NULL) != (ctx == NULL) ||
+      node->work.copy.src_type != work.copy.src_type || node->work.copy.dst_type != work.copy.dst_type)
+    {
+      sim_work_clear (&work);
+      return CUDA_ERROR_INVALID_VALUE;
+    }
   return replace_work (exec_node (hGraphExec, hNode), &work);
 }
 

@@ -473,6 +473,7 @@ typedef struct
   gsize dst_pitch, src_pitch;      /* between rows */
   gsize dst_slice, src_slice;      /* between planes, in bytes */
   gboolean dst_device, src_device; /* checked against the address map when it runs */
+  CUmemorytype dst_type, src_type; /* as the call named it */
   guint8 *staged;                  /* bytes taken at the call, owned */
   gsize staged_size;
 } SimCopy;
@@ -867,6 +868,7 @@ struct _SimNode
   gboolean disabled;   /* in an exec */
   SimOp *op;           /* while being launched */
   CUDA_MEMCPY3D *copy; /* as given, for the getter */
+  CUcontext context;   /* of a copy: as given, or current when it was captured */
   CUDA_MEMSET_NODE_PARAMS set;
 };
 

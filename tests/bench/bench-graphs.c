@@ -18,7 +18,7 @@ static GCudaGraphNode *node;
 static GCudaGraph *graph;
 static CUstream raw_stream;
 static CUgraph raw_graph;
-static CUgraphExec raw_exec;
+static CUgraphExec raw_exec, raw_keeping_exec;
 static CUgraphNode raw_node;
 static CUcontext raw_context;
 
@@ -80,10 +80,21 @@ row (const char *name,
   g_print ("%-52s %9.1f %9.1f %9.1f %7.2f   %s\n", name, raw_median, our_median, our_median - raw_median, our_median / raw_median, budget);
 }
 
+static void CUDA_CB
+ignore (void *data)
+{
+}
+
 static void
 raw_launch (void)
 {
   fast_launch (raw_exec, raw_stream);
+}
+
+static void
+raw_keeping_launch (void)
+{
+  fast_launch (raw_keeping_exec, raw_stream);
 }
 
 static void
@@ -158,6 +169,7 @@ main (void)
   g_autoptr (GCudaDriverInfo) info = gcuda_get_driver_info (&error);
   g_autoptr (GCudaDevice) device = NULL;
   g_autoptr (GCudaDeviceMemoryResource) pool = NULL;
+  CUuserObject object;
   CUcontext popped;
 
   if (info == NULL)
@@ -197,10 +209,16 @@ main (void)
   *(void **) &fast_update = raw_function ("cuGraphExecMemsetNodeSetParams");
   *(void **) &fast_fill = raw_function ("cuMemsetD8Async");
   must (fast_instantiate (&raw_exec, raw_graph, 0));
+  /* One that keeps something until its launches are done costs a driver more */
+  must (RAW (cuUserObjectCreate) (&object, NULL, ignore, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));
+  must (RAW (cuGraphRetainUserObject) (raw_graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE));
+  must (fast_instantiate (&raw_keeping_exec, raw_graph, 0));
+  must (RAW (cuGraphReleaseUserObject) (raw_graph, object, 1));
 
   g_print ("nanoseconds a call                                         raw      ours     above   ratio   budget\n");
   row ("launch, a stream whose handle others have", raw_launch, launch, "raw + 100");
   row ("launch, a stream that nobody else knows", raw_launch, hidden_launch, "raw + 100");
+  row ("the same, beside raw with a user object", raw_keeping_launch, hidden_launch, "raw + 100");
   row ("launch, two streams in turns", raw_launch, launch_in_turns, "");
   row ("instantiate and destroy", raw_instantiate, instantiate, "");
   row ("update of a fill", raw_update, update, "");
@@ -208,6 +226,7 @@ main (void)
 
   settle ();
   must (RAW (cuGraphExecDestroy) (raw_exec));
+  must (RAW (cuGraphExecDestroy) (raw_keeping_exec));
   must (RAW (cuGraphDestroy) (raw_graph));
   must (RAW (cuCtxPopCurrent) (&popped));
   g_clear_object (&graph);

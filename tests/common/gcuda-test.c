@@ -327,6 +327,12 @@ blocker_release (Blocker *blocker)
   g_free (blocker);
 }
 
+gboolean
+gcuda_test_under_tool (void)
+{
+  return g_getenv ("GCUDA_TEST_BLOCK_MILLISECONDS") != NULL;
+}
+
 static Blocker *held;
 
 void

@@ -38,6 +38,10 @@ void gcuda_test_fail_calls (const char *spec); /* NULL: none */
 void gcuda_test_hold (GCudaStream *stream);
 void gcuda_test_let_go (void);
 gpointer gcuda_test_let_go_soon (gpointer data); /* a thread's function: ends the hold after a moment */
+
+/* Whether a tool that checks GPU programs looks on: such tools add calls, wait where programs do not, and do not know all that
+ * brings things in order. */
+gboolean gcuda_test_under_tool (void);
 guint64 gcuda_test_count_calls (const char *function);
 
 /* The simulated driver's call log. Lines, oldest first. */

@@ -787,50 +787,103 @@ probe_cap_end (void)
 }
 
 /* Of one copy in an executable graph. */
+/* The graph of one copy, captured or added; its node. */
+static CUgraph
+one_copy (int how, CUdeviceptr to, CUdeviceptr from, CUstream s, CUgraphNode *node)
+{
+  CUDA_MEMCPY3D copy;
+  CUgraph copies = NULL;
+  CUcontext popped;
+  size_t count = 1;
+
+  if (how == 3)
+    {
+      memset (&copy, 0, sizeof copy);
+      copy.srcMemoryType = copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+      copy.srcDevice = from;
+      copy.dstDevice = to;
+      copy.WidthInBytes = 1024;
+      copy.Height = copy.Depth = 1;
+      C (cuGraphCreate, &copies, 0);
+      C (cuGraphAddMemcpyNode, node, copies, NULL, 0, &copy, primary);
+      return copies;
+    }
+  if (how == 1)
+    C (cuCtxPopCurrent, &popped);
+  C (cuStreamBeginCapture, s, CU_STREAM_CAPTURE_MODE_RELAXED);
+  if (how == 2)
+    C (cuMemcpyAsync, to, from, 1024, s);
+  else
+    C (cuMemcpyDtoDAsync, to, from, 1024, s);
+  C (cuStreamEndCapture, s, &copies);
+  if (how == 1)
+    C (cuCtxPushCurrent, primary);
+  C (cuGraphGetNodes, copies, node, &count);
+  return copies;
+}
+
 void
 probe_copy_updates (void)
 {
+  static const char *const names[] = { "captured", "captured with no context", "captured, kind not said", "added" };
+  static const struct
+  {
+    CUmemorytype type;
+    int context;
+    const char *name;
+  } updates[] = {
+    { CU_MEMORYTYPE_DEVICE, 1, "device memory" },
+    { CU_MEMORYTYPE_DEVICE, 0, "device memory, no context" },
+    { CU_MEMORYTYPE_UNIFIED, 1, "kind not said" },
+    { CU_MEMORYTYPE_UNIFIED, 0, "kind not said, no context" },
+  };
   CUDA_MEMCPY3D copy;
   CUdeviceptr a, b;
-  CUgraph copies;
-  CUgraphNode node;
   CUgraphExec exec;
+  CUgraphNode node;
+  CUgraph copies;
   CUstream s;
-  size_t count = 1;
+  CUresult r;
+  unsigned char byte;
 
   C (cuStreamCreate, &s, CU_STREAM_NON_BLOCKING);
   C (cuMemAllocAsync, &a, 4096, s);
   C (cuMemAllocAsync, &b, 4096, s);
-  C (cuMemsetD8Async, a, 1, 4096, s);
+  C (cuMemsetD8Async, a, 1, 2048, s);
+  C (cuMemsetD8Async, a + 2048, 2, 2048, s);
   C (cuStreamSynchronize, s);
-  memset (&copy, 0, sizeof copy);
-  copy.srcMemoryType = copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
-  copy.srcDevice = a;
-  copy.dstDevice = b + 2048;
-  copy.WidthInBytes = 1024;
-  copy.Height = copy.Depth = 1;
+  for (int how = 0; how < 4; how++)
+    {
+      char what[120];
 
-  C (cuStreamBeginCapture, s, CU_STREAM_CAPTURE_MODE_RELAXED);
-  C (cuMemcpyDtoDAsync, b, a, 1024, s);
-  C (cuStreamEndCapture, s, &copies);
-  C (cuGraphGetNodes, copies, &node, &count);
-  C (cuGraphInstantiate, &exec, copies, 0);
-  only (C (cuGraphExecMemcpyNodeSetParams, exec, node, &copy, primary), "captured, other memory");
-  C (cuGraphExecDestroy, exec);
-  C (cuGraphDestroy, copies);
-
-  copy.dstDevice = b;
-  C (cuGraphCreate, &copies, 0);
-  C (cuGraphAddMemcpyNode, &node, copies, NULL, 0, &copy, primary);
-  C (cuGraphInstantiate, &exec, copies, 0);
-  copy.dstDevice = b + 2048;
-  only (C (cuGraphExecMemcpyNodeSetParams, exec, node, &copy, primary), "added, other memory");
-  only (C (cuGraphLaunch, exec, s), "launch");
-  only (C (cuStreamSynchronize, s), "synchronize");
-  C (cuGraphExecDestroy, exec);
-  C (cuGraphDestroy, copies);
+      copies = one_copy (how, b, a, s, &node);
+      memset (&copy, 0, sizeof copy);
+      r = C (cuGraphMemcpyNodeGetParams, node, &copy);
+      g_snprintf (what, sizeof what, "%s, parameters", names[how]);
+      ok (r, what, "kinds %d %d pitch %d %d height %d %d addresses %d %d host %d %d", (int) copy.srcMemoryType, (int) copy.dstMemoryType,
+          (int) copy.srcPitch, (int) copy.dstPitch, (int) copy.srcHeight, (int) copy.dstHeight, copy.srcDevice == a, copy.dstDevice == b,
+          copy.srcHost != NULL, copy.dstHost != NULL);
+      for (int i = 0; i < 4; i++)
+        {
+          C (cuGraphInstantiate, &exec, copies, 0);
+          memset (&copy, 0, sizeof copy);
+          copy.srcMemoryType = copy.dstMemoryType = updates[i].type;
+          copy.srcDevice = a + 2048;
+          copy.dstDevice = b;
+          copy.WidthInBytes = 1024;
+          copy.Height = copy.Depth = 1;
+          C (cuMemsetD8Async, b, 0, 4096, s);
+          r = C (cuGraphExecMemcpyNodeSetParams, exec, node, &copy, updates[i].context ? primary : NULL);
+          C (cuGraphLaunch, exec, s);
+          C (cuMemcpyDtoHAsync, &byte, b, 1, s);
+          C (cuStreamSynchronize, s);
+          g_snprintf (what, sizeof what, "%s, %s", names[how], updates[i].name);
+          always (r, what, "copies %d", byte);
+          C (cuGraphExecDestroy, exec);
+        }
+      C (cuGraphDestroy, copies);
+    }
   C (cuMemFreeAsync, a, s);
   C (cuMemFreeAsync, b, s);
-  C (cuStreamSynchronize, s);
-  C (cuStreamDestroy, s);
+  only (C (cuStreamSynchronize, s), "synchronize");
 }

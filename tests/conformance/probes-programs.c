@@ -504,6 +504,8 @@ probe_host_pool (void)
   only (C (cuMemsetD8Async, p, 1, 16, s), "fill then");
   only (C (cuMemcpyDtoDAsync, q, p, 16, s), "copy from it then");
   only (C (cuMemcpyHtoDAsync, q, (void *) (gsize) p, 16, s), "copy from it as host memory then");
+  /* The fill would run into it. */
+  C (cuStreamSynchronize, s);
   desc.flags = CU_MEM_ACCESS_FLAGS_PROT_NONE;
   only (C (cuMemPoolSetAccess, pool, &desc, 1), "revoke it");
   only (C (cuMemsetD8Async, p, 1, 16, s), "fill after that");

@@ -25,6 +25,38 @@ function launch(graph, result, expected) {
     equal(result.download(stream), bytes(SIZE, expected));
 }
 
+function fillAndCopy(source, result, captured) {
+    if (captured) {
+        const builder = newBuilder();
+        source.fill(1, 1, builder);
+        const fill = builder.get_last_node();
+        source.copy_to(result, builder);
+        const copy = builder.get_last_node();
+        return [builder.finish().instantiate(NONE, null), fill, copy];
+    }
+    const definition = GCuda.GraphDefinition.new(context);
+    const fill = definition.add_fill([], source, 0, SIZE, 1, 1);
+    const copy = definition.add_copy([fill], source, 0, result, 0, SIZE);
+    return [definition.instantiate(NONE, null), fill, copy];
+}
+
+function checkUpdate(captured) {
+    let [a, b] = [newBuffer(), newBuffer()];
+    const result = newBuffer();
+    const [graph, fill, copy] = fillAndCopy(a, result, captured);
+    a = null;
+    launch(graph, result, 1);
+    graph.update_fill(fill, b, 0, SIZE, 2, 1);
+    graph.update_copy(copy, b, 0, result, 0, SIZE);
+    b = null;
+    launch(graph, result, 2);
+    tap.endsWith(2 * SIZE);
+    const other = GCuda.GraphDefinition.new(context);
+    other.add_empty([]);
+    fails(GCuda.Error.GRAPH_EXEC_UPDATE_FAILURE, () => graph.update(other));
+    launch(graph, result, 2);
+}
+
 tap.run({
     'capture': () => {
         for (const mode of [GCuda.CaptureMode.GLOBAL, GCuda.CaptureMode.THREAD_LOCAL, GCuda.CaptureMode.RELAXED]) {
@@ -95,25 +127,8 @@ tap.run({
         launch(graph, result, 4);
         launch(graph, result, 4);
     },
-    'update': () => {
-        let [a, b] = [newBuffer(), newBuffer()];
-        const result = newBuffer();
-        let definition = GCuda.GraphDefinition.new(context);
-        const fill = definition.add_fill([], a, 0, SIZE, 1, 1);
-        const copy = definition.add_copy([fill], a, 0, result, 0, SIZE);
-        const graph = definition.instantiate(NONE, null);
-        a = definition = null;
-        launch(graph, result, 1);
-        graph.update_fill(fill, b, 0, SIZE, 2, 1);
-        graph.update_copy(copy, b, 0, result, 0, SIZE);
-        b = null;
-        launch(graph, result, 2);
-        tap.endsWith(2 * SIZE);
-        const other = GCuda.GraphDefinition.new(context);
-        other.add_empty([]);
-        fails(GCuda.Error.GRAPH_EXEC_UPDATE_FAILURE, () => graph.update(other));
-        launch(graph, result, 2);
-    },
+    'update': () => checkUpdate(false),
+    'update captured': () => checkUpdate(true),
     'keeps what was collected': () => {
         const result = newBuffer();
         let scratch = [...Array(8).keys()].map(newBuffer);

@@ -112,13 +112,30 @@ class Graphs(Case):
         for _ in range(2):
             self.assertEqual(self.launch(graph, result), 4)
 
-    def test_update(self):
-        a, b, result = self.allocate(), self.allocate(), self.allocate()
+    def fill_and_copy(self, source, result, captured):
+        """A graph of these two, and its nodes."""
+        if captured:
+            builder = self.builder()
+            source.fill(1, 1, builder)
+            fill = builder.get_last_node()
+            source.copy_to(result, builder)
+            copy = builder.get_last_node()
+            return builder.finish().instantiate(0, None), fill, copy
         definition = GCuda.GraphDefinition.new(self.context)
-        fill = definition.add_fill([], a, 0, SIZE, 1, 1)
-        copy = definition.add_copy([fill], a, 0, result, 0, SIZE)
-        graph = definition.instantiate(0, None)
-        del a, definition
+        fill = definition.add_fill([], source, 0, SIZE, 1, 1)
+        copy = definition.add_copy([fill], source, 0, result, 0, SIZE)
+        return definition.instantiate(0, None), fill, copy
+
+    def test_update(self):
+        self.check_update(False)
+
+    def test_update_captured(self):
+        self.check_update(True)
+
+    def check_update(self, captured):
+        a, b, result = self.allocate(), self.allocate(), self.allocate()
+        graph, fill, copy = self.fill_and_copy(a, result, captured)
+        del a
         self.assertEqual(self.launch(graph, result), 1)
         graph.update_fill(fill, b, 0, SIZE, 2, 1)
         graph.update_copy(copy, b, 0, result, 0, SIZE)
