@@ -507,40 +507,50 @@ test_no_move (Bed *bed,
   assert_no_error (error);
 }
 
-/* Launched into a capture it becomes a part of that graph, which keeps what it keeps. */
+/* No driver captures a launch: it is refused, and the capture goes on. As a definition the graph becomes a part of it, which
+ * keeps what it keeps. */
 static void
 test_launch_captured (Bed *bed,
                       gconstpointer data)
 {
+  static const GCudaCaptureMode modes[] = { GCUDA_CAPTURE_MODE_GLOBAL, GCUDA_CAPTURE_MODE_THREAD_LOCAL, GCUDA_CAPTURE_MODE_RELAXED };
   g_autoptr (GError) error = NULL;
-  g_autoptr (GCudaBuffer) result = allocate (bed);
-  GCudaBuffer *a = allocate (bed);
-  GCudaGraphDefinition *definition = define (bed);
-  GCudaGraphNode *fill = add_fill (definition, NULL, a, 0x5a);
-  GCudaGraphNode *copy = add_copy (definition, fill, a, result);
-  GCudaGraph *inner = instantiate (definition);
-  g_autoptr (GCudaGraphBuilder) builder = NULL;
-  g_autoptr (GCudaGraphDefinition) outer = NULL;
-  g_autoptr (GCudaGraph) graph = NULL;
 
-  g_object_unref (fill);
-  g_object_unref (copy);
-  g_object_unref (definition);
-  g_object_unref (a);
-  g_assert_true (gcuda_stream_synchronize (bed->stream, &error));
-  /* Tools add calls to a launch that only a relaxed capture allows. */
-  builder = gcuda_graph_builder_new (bed->context, gcuda_test_under_tool () ? GCUDA_CAPTURE_MODE_RELAXED : GCUDA_CAPTURE_MODE_GLOBAL, &error);
-  launch (inner, GCUDA_STREAM (builder));
-  outer = gcuda_graph_builder_finish (builder, &error);
-  assert_no_error (error);
-  g_object_unref (inner);
-  graph = instantiate (outer);
-  launch (graph, bed->stream);
-  pattern_assert (result, 0x5a, bed->stream);
-  /* And no longer: a builder that has finished keeps nothing. */
-  g_clear_object (&graph);
-  g_clear_object (&outer);
-  bed_assert_use (bed, SIZE);
+  for (guint i = 0; i < G_N_ELEMENTS (modes); i++)
+    {
+      g_autoptr (GCudaBuffer) result = allocate (bed);
+      GCudaBuffer *a = allocate (bed);
+      GCudaGraphDefinition *definition = define (bed);
+      GCudaGraphNode *fill = add_fill (definition, NULL, a, 0x5a);
+      GCudaGraphNode *copy = add_copy (definition, fill, a, result);
+      GCudaGraph *inner = instantiate (definition);
+      g_autoptr (GCudaGraphBuilder) builder = NULL;
+      g_autoptr (GCudaGraphDefinition) outer = NULL;
+      g_autoptr (GCudaGraph) graph = NULL;
+
+      g_object_unref (fill);
+      g_object_unref (copy);
+      g_object_unref (a);
+      g_assert_true (gcuda_stream_synchronize (bed->stream, &error));
+      builder = gcuda_graph_builder_new (bed->context, modes[i], &error);
+      g_assert_false (gcuda_graph_launch (inner, GCUDA_STREAM (builder), &error));
+      g_assert_error (error, GCUDA_ERROR, GCUDA_ERROR_CAPTURING);
+      g_assert_nonnull (strstr (error->message, "gcuda_graph_builder_add_graph"));
+      g_clear_error (&error);
+      g_assert_true (gcuda_graph_builder_add_graph (builder, definition, &error));
+      assert_no_error (error);
+      g_object_unref (definition);
+      outer = gcuda_graph_builder_finish (builder, &error);
+      assert_no_error (error);
+      g_object_unref (inner);
+      graph = instantiate (outer);
+      launch (graph, bed->stream);
+      pattern_assert (result, 0x5a, bed->stream);
+      /* And no longer: a builder that has finished keeps nothing. */
+      g_clear_object (&graph);
+      g_clear_object (&outer);
+      bed_assert_use (bed, SIZE);
+    }
 }
 
 /* Updates */

@@ -493,17 +493,9 @@ explain_launch (const GCudaStreamCall *call,
 {
   const ExecBox *exec = call->touched[0];
 
-  if (!_gcuda_graph_memory_is_used (exec->memory))
+  if (result != CUDA_ERROR_INVALID_VALUE || !_gcuda_graph_memory_is_used (exec->memory))
     return NULL;
-  switch ((int) result)
-    {
-    case CUDA_ERROR_INVALID_VALUE:
-      return "memory that its last launch allocated may not be freed yet: close the buffers of it first, or make the graph with GCUDA_GRAPH_FLAGS_AUTO_FREE_ON_LAUNCH";
-    case CUDA_ERROR_NOT_SUPPORTED:
-      return "the graph allocates memory, and can't be a part of another";
-    default:
-      return NULL;
-    }
+  return "memory that its last launch allocated may not be freed yet: close the buffers of it first, or make the graph with GCUDA_GRAPH_FLAGS_AUTO_FREE_ON_LAUNCH";
 }
 
 static void
@@ -533,10 +525,12 @@ remember_stream (ExecBox *self,
  *
  * Launches the graph: its work runs after all that is in @stream now and after the graph's launch before this one, and later
  * work of @stream after it. Waits for none of it, but a driver that has dozens of launches pending may wait until one of them
- * is done. On a stream that is being captured it becomes a part of that graph.
+ * is done.
  *
- * Errors: `INVALID_ARGUMENT` for no stream; `CLOSED`; `FORKED`; `INVALID_VALUE` while memory that the last launch allocated
- * is not freed; `NOT_SUPPORTED` for a graph that allocates, on a stream that is being captured; what the driver answers.
+ * Drivers capture no launches: a graph becomes a part of another as a definition ([method@GraphBuilder.add_graph]).
+ *
+ * Errors: `INVALID_ARGUMENT` for no stream; `CAPTURING`; `CLOSED`; `FORKED`; `INVALID_VALUE` while memory that the last launch
+ * allocated is not freed; what the driver answers.
  *
  * Returns: %TRUE, or %FALSE with @error set
  *
@@ -548,9 +542,9 @@ gcuda_graph_launch (GCudaGraph *self,
                     GError **error)
 {
   static const char what[] = "launching a graph";
+  g_autoptr (GError) local = NULL;
   GCudaStreamCall call;
   ExecBox *exec;
-  GCudaKeeper *kept;
   CUresult result;
   gboolean success;
 
@@ -567,25 +561,23 @@ gcuda_graph_launch (GCudaGraph *self,
   call.explain = explain_launch;
   call.touched[0] = exec;
   success = call.box->context == exec->context || _gcuda_context_box_check (exec->context, error);
-  if (success && g_atomic_int_get (&call.box->exposed) && call.box->kind != GCUDA_STREAM_LEGACY)
+  /* The driver would break the capture. */
+  if (success && call.box->kind != GCUDA_STREAM_LEGACY && !_gcuda_stream_call_refuse_capture (&call, what, &local))
     {
-      success = _gcuda_stream_call_find_capture (&call, what, error);
-      /* The driver would break the capture. */
-      if (success && call.graph != NULL && _gcuda_graph_memory_is_used (exec->memory))
-        success = _gcuda_fail (error, GCUDA_ERROR_NOT_SUPPORTED, "%s: the graph allocates memory, and can't be a part of another", what);
-      kept = success && call.graph != NULL ? _gcuda_keeper_set_collect (exec->keepers) : NULL;
-      if (kept != NULL)
-        success = _gcuda_stream_call_keep (&call, kept, (GDestroyNotify) _gcuda_keeper_unref, what, error);
+      if (g_error_matches (local, GCUDA_ERROR, GCUDA_ERROR_CAPTURING))
+        success = _gcuda_fail (error, GCUDA_ERROR_CAPTURING, "%s; a definition becomes a part of what is captured by gcuda_graph_builder_add_graph ()", local->message);
+      else
+        g_propagate_error (error, g_steal_pointer (&local));
+      success = FALSE;
     }
   if (!success)
     {
-      _gcuda_stream_call_keep_end (&call, FALSE);
       _gcuda_stream_call_end (&call, CUDA_SUCCESS, what, NULL);
       exec_unuse (exec);
       return FALSE;
     }
   result = _gcuda_driver.GraphLaunch (exec->handle, call.handle);
-  if (result == CUDA_SUCCESS && call.graph == NULL)
+  if (result == CUDA_SUCCESS)
     {
       remember_stream (exec, call.box);
       _gcuda_graph_memory_launched (exec->memory, call.handle);

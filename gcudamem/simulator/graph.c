@@ -1743,17 +1743,10 @@ SIM_ENTRY_SZ (cuGraphLaunch, 0, (CUgraphExec, hGraphExec), (CUstream, hStream))
   SIM_TRY (sim_capture_check_implicit (stream, TRUE));
   if (stream->capture != NULL)
     {
-      SimWork work = { .kind = SIM_WORK_CHILD };
-
       if (stream->capture->invalid)
         return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-      if (has_memory_nodes (exec->graph))
-        {
-          sim_capture_invalidate (stream->capture);
-          return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-        }
-      work.child.graph = graph_clone (exec->graph);
-      return sim_submit (stream, &work);
+      sim_capture_invalidate (stream->capture);
+      return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     }
   return launch (exec, stream);
 }

@@ -14,6 +14,7 @@ void probe_user_object (void);
 void probe_user_object_over (void);
 void probe_graph_keep (void);
 void probe_copy_updates (void);
+void probe_launch_captured (void);
 void probe_cap_end (void);
 
 static CUdeviceptr memory;
@@ -886,4 +887,47 @@ probe_copy_updates (void)
   C (cuMemFreeAsync, a, s);
   C (cuMemFreeAsync, b, s);
   only (C (cuStreamSynchronize, s), "synchronize");
+}
+
+/* A launch on a stream that is being captured, and on one beside it. */
+void
+probe_launch_captured (void)
+{
+  CUgraphExec exec;
+  CUgraphNode node;
+  CUgraph copies;
+  CUdeviceptr p;
+  CUstream s, beside;
+  CUresult r;
+  char what[80];
+
+  C (cuStreamCreate, &s, CU_STREAM_NON_BLOCKING);
+  C (cuStreamCreate, &beside, CU_STREAM_NON_BLOCKING);
+  C (cuMemAllocAsync, &p, 4096, s);
+  C (cuMemsetD8Async, p, 1, 4096, s);
+  C (cuStreamSynchronize, s);
+  copies = one_copy (3, p, p + 2048, s, &node);
+  C (cuGraphInstantiate, &exec, copies, 0);
+  only (C (cuGraphLaunch, exec, s), "launched before");
+  C (cuStreamSynchronize, s);
+  for (int mode = 0; mode < 3; mode++)
+    {
+      begin (s, mode);
+      g_snprintf (what, sizeof what, "mode %d, beside it", mode);
+      r = C (cuGraphLaunch, exec, beside);
+      always (r, what, "status %d", status_of (s));
+      g_snprintf (what, sizeof what, "mode %d, end", mode);
+      end (s, what);
+      begin (s, mode);
+      g_snprintf (what, sizeof what, "mode %d, on it", mode);
+      r = C (cuGraphLaunch, exec, s);
+      always (r, what, "status %d", status_of (s));
+      g_snprintf (what, sizeof what, "mode %d, end of that", mode);
+      end (s, what);
+    }
+  C (cuGraphExecDestroy, exec);
+  C (cuGraphDestroy, copies);
+  C (cuMemFreeAsync, p, s);
+  only (C (cuStreamSynchronize, s), "synchronize");
+  only (C (cuStreamSynchronize, beside), "synchronize the other");
 }
