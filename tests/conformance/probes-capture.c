@@ -927,7 +927,7 @@ probe_launch_captured (void)
     }
   C (cuGraphExecDestroy, exec);
   C (cuGraphDestroy, copies);
+  only (C (cuStreamSynchronize, beside), "synchronize the other");
   C (cuMemFreeAsync, p, s);
   only (C (cuStreamSynchronize, s), "synchronize");
-  only (C (cuStreamSynchronize, beside), "synchronize the other");
 }
