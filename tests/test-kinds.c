@@ -408,6 +408,18 @@ test_map (Bed *bed,
   finish (bed);
 }
 
+/* With virtual memory mapped, compute-sanitizer crashes where a pool of the host's is destroyed. */
+static void
+drop_virtual (const Pair *pair,
+              GCudaBuffer **from,
+              GCudaBuffer **to)
+{
+  if (g_str_has_prefix (pair->from->name, "virtual"))
+    g_clear_object (from);
+  if (g_str_has_prefix (pair->to->name, "virtual"))
+    g_clear_object (to);
+}
+
 static void
 test_copy (Bed *bed,
            gconstpointer data)
@@ -433,8 +445,7 @@ test_copy (Bed *bed,
     for (gsize i = 0; i < SIZE; i++)
       g_assert_cmpuint (read[i], ==, i >= 77 && i < 77 + 1001 ? 0x31 : 0x33);
   }
-  /* With virtual memory mapped, compute-sanitizer crashes where a pool of the host's is destroyed. */
-  g_clear_object (&from);
+  drop_virtual (pair, &from, &to);
   finish (bed);
 }
 
@@ -462,8 +473,7 @@ test_copy_2d (Bed *bed,
 
       g_assert_cmpuint (read[at], ==, inside ? 0x41 : 0x42);
     }
-  /* With virtual memory mapped, compute-sanitizer crashes where a pool of the host's is destroyed. */
-  g_clear_object (&from);
+  drop_virtual (pair, &from, &to);
   finish (bed);
 }
 
