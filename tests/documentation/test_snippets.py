@@ -41,7 +41,8 @@ from gi.repository import GCuda
 device = GCuda.get_devices()[0]
 stream = GCuda.Stream.new_for_device(device)
 resource = GCuda.DeviceMemoryResource.new(device)
-weights, activations = resource.allocate(4096, stream), resource.allocate(4096, stream)
+size = 4096
+weights, activations = resource.allocate(size, stream), resource.allocate(size, stream)
 activations.fill(1, 1, stream)
 '''
 PYTHON_AFTER = '''
@@ -130,14 +131,15 @@ class Snippets(unittest.TestCase):
     def test_host_memory(self):
         for piece in blocks('docs/host-memory.md', 'c'):
             self.in_order(self.run_c(C_BEFORE + '{' + piece + '\n  g_assert_no_error (error);\n}' + C_AFTER))
-        python, = blocks('docs/host-memory.md', 'python')
-        self.in_order(self.run_program([sys.executable, self.write('program.py', python)]), '7 1048576')
+        mapped, registered = blocks('docs/host-memory.md', 'python')
+        self.in_order(self.run_program([sys.executable, self.write('mapped.py', mapped)]), '7 1048576')
+        self.in_order(self.run_program([sys.executable, self.write('registered.py', registered)]), '5 4096')
 
     def test_graphs(self):
         for piece in blocks('docs/graphs.md', 'c'):
             self.in_order(self.run_c(C_BEFORE + piece + C_AFTER))
-        piece, = blocks('docs/graphs.md', 'python')
-        self.in_order(self.run_program([sys.executable, self.write('graph.py', PYTHON_BEFORE + piece + PYTHON_AFTER)]), 'in order')
+        for piece in blocks('docs/graphs.md', 'python'):
+            self.in_order(self.run_program([sys.executable, self.write('graph.py', PYTHON_BEFORE + piece + PYTHON_AFTER)]), 'in order')
 
     def test_testing(self):
         piece, = blocks('docs/testing-without-a-gpu.md', 'c')
