@@ -811,6 +811,24 @@ test_bare (Bed *bed,
     }
 }
 
+/* What upstream allocates is where upstream allocates it, whatever the adaptor was made with. */
+static void
+test_device (Bed *bed,
+             gconstpointer data)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (GCudaDevice) other = gcuda_device_new (1, &error);
+  g_autoptr (GCudaMemoryResource) resource = NULL;
+
+  if (other == NULL)
+    {
+      g_test_skip ("there is one device");
+      return;
+    }
+  resource = g_object_new (GCUDA_TYPE_LIMITING_MEMORY_RESOURCE, "upstream", bed->resource, "device", other, NULL);
+  g_assert_true (gcuda_memory_resource_get_device (resource) == bed->device);
+}
+
 /* Over one that was never opened, or on a stream that is being captured. */
 static void
 test_refused (Bed *bed,
@@ -1102,6 +1120,7 @@ main (int argc,
   bed_add ("/adaptors/bound", test_bound);
   bed_add ("/adaptors/bare", test_bare);
   bed_add ("/adaptors/refused", test_refused);
+  bed_add ("/adaptors/device", test_device);
   bed_add ("/adaptors/traces/bad", test_bad_traces);
   bed_add ("/adaptors/logging/fails", test_logging_fails);
   bed_add ("/adaptors/traces/tool", test_tool);

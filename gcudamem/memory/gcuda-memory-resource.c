@@ -269,7 +269,7 @@ _gcuda_memory_resource_take_after (GCudaMemoryResource *self,
   GCudaMemoryResourcePrivate *priv = gcuda_memory_resource_get_instance_private (self);
   GCudaMemoryResourcePrivate *from = gcuda_memory_resource_get_instance_private (other);
 
-  if (priv->device == NULL)
+  if (from->device != NULL)
     g_set_object (&priv->device, from->device);
   priv->device_accessible = from->device_accessible;
   priv->host_accessible = from->host_accessible;
