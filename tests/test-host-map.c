@@ -235,6 +235,28 @@ test_virtual (Bed *bed,
   g_assert_true (gcuda_virtual_memory_resource_resize (resource, buffer, unit, GCUDA_RESIZE_FLAGS_NONE, bed->stream, &error));
   g_assert_no_error (error);
   g_clear_object (&buffer);
+  /* With holes: only what is there. */
+  buffer = gcuda_virtual_memory_resource_reserve (resource, 3 * unit, bed->stream, &error);
+  g_assert_no_error (error);
+  g_assert_null (gcuda_buffer_map (buffer, GCUDA_MAP_FLAGS_READ, bed->stream, &error));
+  assert_error_and_clear (error, GCUDA_ERROR_INVALID_ARGUMENT);
+  g_assert_true (gcuda_virtual_memory_resource_commit (resource, buffer, unit, unit, bed->stream, &error));
+  g_assert_no_error (error);
+  g_assert_null (gcuda_buffer_map (buffer, GCUDA_MAP_FLAGS_READ, bed->stream, &error));
+  assert_error_and_clear (error, GCUDA_ERROR_INVALID_ARGUMENT);
+  {
+    g_autoptr (GCudaBuffer) part = gcuda_buffer_new_view (buffer, unit, unit, &error);
+    g_autoptr (GCudaBuffer) more = gcuda_buffer_new_view (buffer, unit, unit + 1, &error);
+    g_autoptr (GCudaHostMap) window = NULL;
+
+    g_assert_null (gcuda_buffer_map (more, GCUDA_MAP_FLAGS_READ, bed->stream, &error));
+    assert_error_and_clear (error, GCUDA_ERROR_INVALID_ARGUMENT);
+    pattern_fill (part, 0x28, bed->stream);
+    window = map_for (part, GCUDA_MAP_FLAGS_READ, bed->stream);
+    g_assert_cmpuint (((guint8 *) gcuda_host_map_get_data (window, NULL))[unit - 1], ==, 0x28);
+    gcuda_host_map_unmap (window);
+  }
+  g_clear_object (&buffer);
   g_assert_true (gcuda_stream_synchronize (bed->stream, &error));
   reclaim ();
 }

@@ -367,6 +367,7 @@ test_bad_arguments (Bed *bed,
                     gconstpointer data)
 {
   g_autoptr (GError) error = NULL;
+  static guint8 here[1 << 16];
   Watched watched;
   g_autoptr (GBytes) bytes = watched_bytes (&watched, SIZE);
   g_autoptr (GObject) owner = g_object_new (G_TYPE_OBJECT, NULL);
@@ -396,6 +397,9 @@ test_bad_arguments (Bed *bed,
   g_assert_false (g_atomic_int_get (&watched.freed));
   g_clear_pointer (&bytes, g_bytes_unref);
   g_assert_true (g_atomic_int_get (&watched.freed));
+  g_assert_null (gcuda_buffer_new_for_host_address (bed->device, (guint64) (guintptr) here, G_GUINT64_CONSTANT (1) << 62, NULL, bed->stream, &error));
+  g_assert_nonnull (error);
+  g_clear_error (&error);
 }
 
 static gpointer

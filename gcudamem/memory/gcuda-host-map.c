@@ -167,6 +167,7 @@ gcuda_host_map_init (GCudaHostMap *self)
 static gboolean
 check_host_accessible (GCudaAllocation *allocation,
                        CUdeviceptr address,
+                       gsize size,
                        const char *what,
                        GError **error)
 {
@@ -177,7 +178,14 @@ check_host_accessible (GCudaAllocation *allocation,
   if (resource == NULL)
     result = _gcuda_driver.PointerGetAttribute (&host, CU_POINTER_ATTRIBUTE_HOST_POINTER, address);
   if (resource != NULL ? gcuda_memory_resource_is_host_accessible (resource) : result == CUDA_SUCCESS && host == address)
-    return TRUE;
+    {
+      const GCudaResourceOperations *operations = resource != NULL ? _gcuda_memory_resource_operations (resource) : NULL;
+
+      return operations == NULL || operations->has_memory == NULL ||
+             operations->has_memory (resource, _gcuda_allocation_get_address (allocation), address - _gcuda_allocation_get_address (allocation), size) ||
+             _gcuda_fail (error, GCUDA_ERROR_INVALID_ARGUMENT,
+                          "%s: a part of it has no memory, and the processor would be killed there; gcuda_virtual_memory_resource_commit () puts memory there, and a view maps a part", what);
+    }
   if (result != CUDA_SUCCESS && result != CUDA_ERROR_INVALID_VALUE)
     return _gcuda_fail_driver (error, result, "%s: asking where the processor finds the memory", what);
   return _gcuda_fail (error, GCUDA_ERROR_NOT_SUPPORTED,
@@ -245,7 +253,8 @@ synchronize (GCudaAllocation *allocation,
  * it.
  *
  * Errors: `NOT_SUPPORTED` for memory of a device alone, and for `UNSYNCHRONIZED` where all of the device has to be idle;
- * `INVALID_ARGUMENT` for no or other flags, for writing the memory of a `GBytes`, and for no stream; `CAPTURING`, and the
+ * `INVALID_ARGUMENT` for no or other flags, for writing the memory of a `GBytes`, for virtual memory that is not all
+ * there, and for no stream; `CAPTURING`, and the
  * capture stays valid; `CLOSED`; `FORKED`; what the driver answers, for earlier work too. Then nothing is mapped.
  *
  * Returns: (transfer full): a new map
@@ -289,7 +298,7 @@ gcuda_buffer_map (GCudaBuffer *self,
     goto failed;
   if (size > 0)
     {
-      if (!check_host_accessible (allocation, address, what, error))
+      if (!check_host_accessible (allocation, address, size, what, error))
         goto failed;
       needs_idle = needs_idle_device (allocation, address);
       if (needs_idle && !waits)

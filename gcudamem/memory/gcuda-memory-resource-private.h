@@ -61,6 +61,11 @@ struct _GCudaResourceOperations
   gboolean portable;
   /* Of one buffer, which asks for it: not told to the program, as foreign memory's is not. */
   gboolean internal;
+  /* Whether there is memory in all of a part of an allocation; NULL: TRUE. */
+  gboolean (*has_memory) (GCudaMemoryResource *self,
+                          CUdeviceptr base,
+                          gsize offset,
+                          gsize size);
   /* Whether nothing may write the memory; NULL: FALSE. */
   gboolean (*is_read_only) (GCudaMemoryResource *self);
 };

@@ -108,15 +108,25 @@ virtual_deallocate_gone (GCudaMemoryResource *resource,
   return virtual_deallocate (resource, NULL, address, size, NULL);
 }
 
-#define VIRTUAL_OPERATIONS          \
-  .stream_ordered = FALSE,          \
-  .free_call = "cuMemUnmap",        \
-  .spans = TRUE,                    \
-  .check = virtual_check,           \
-  .describe = virtual_describe,     \
-  .allocate = virtual_allocate,     \
-  .deallocate = virtual_deallocate, \
-  .deallocate_gone = virtual_deallocate_gone
+static gboolean
+virtual_has_memory (GCudaMemoryResource *resource,
+                    CUdeviceptr base,
+                    gsize offset,
+                    gsize size)
+{
+  return _gcuda_virtual_range_covers (GCUDA_VIRTUAL_MEMORY_RESOURCE (resource)->space, base, offset, offset + size);
+}
+
+#define VIRTUAL_OPERATIONS                    \
+  .stream_ordered = FALSE,                    \
+  .free_call = "cuMemUnmap",                  \
+  .spans = TRUE,                              \
+  .check = virtual_check,                     \
+  .describe = virtual_describe,               \
+  .allocate = virtual_allocate,               \
+  .deallocate = virtual_deallocate,           \
+  .deallocate_gone = virtual_deallocate_gone, \
+  .has_memory = virtual_has_memory
 
 static const GCudaResourceOperations device_operations = { VIRTUAL_OPERATIONS };
 static const GCudaResourceOperations host_operations = { VIRTUAL_OPERATIONS, .on_host = TRUE };

@@ -87,6 +87,12 @@ gsize _gcuda_virtual_range_get_reserved (GCudaVirtualRange *self);
 gsize _gcuda_virtual_range_get_mapped (GCudaVirtualSpace *space,
                                        GCudaAllocation *allocation);
 
+/* Whether all of [@from, @to) of the range that begins at @base has memory; any thread. */
+gboolean _gcuda_virtual_range_covers (GCudaVirtualSpace *space,
+                                      CUdeviceptr base,
+                                      gsize from,
+                                      gsize to);
+
 /* Puts memory into all of [@from, @to) that has none. What waits to be unmapped there is taken back first. */
 CUresult _gcuda_virtual_range_fill (GCudaVirtualRange *self,
                                     gsize from,

@@ -587,6 +587,27 @@ _gcuda_virtual_range_get_mapped (GCudaVirtualSpace *space,
   return mapped;
 }
 
+gboolean
+_gcuda_virtual_range_covers (GCudaVirtualSpace *space,
+                             CUdeviceptr base,
+                             gsize from,
+                             gsize to)
+{
+  GCudaVirtualRange *self;
+
+  g_mutex_lock (&space->lock);
+  self = lookup (space, base);
+  for (guint i = 0; self != NULL && from < to && i < self->mappings->len; i++)
+    {
+      const Mapping *mapping = g_ptr_array_index (self->mappings, i);
+
+      if (mapping->live && mapping->offset <= from && from < mapping->offset + mapping->chunk->size)
+        from = mapping->offset + mapping->chunk->size;
+    }
+  g_mutex_unlock (&space->lock);
+  return from >= to;
+}
+
 /* Memory for a range. What a call makes is fresh and held until it is known whether the call succeeds. */
 
 static CUresult

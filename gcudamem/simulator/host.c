@@ -93,8 +93,8 @@ is_mapped (guint64 address, gsize size)
 {
   guint64 page = (guint64) sysconf (_SC_PAGESIZE);
   guint64 start = address & ~(page - 1);
-  unsigned char *resident = g_malloc ((address + size - start + page - 1) / page);
-  gboolean mapped = mincore ((void *) start, address + size - start, resident) == 0;
+  unsigned char *resident = g_try_malloc ((address + size - start + page - 1) / page);
+  gboolean mapped = resident != NULL && mincore ((void *) start, address + size - start, resident) == 0;
 
   g_free (resident);
   return mapped;
