@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "gcuda-stream-private.h"
 
+#define HANDLE_GIVEN 2
+
 /* The driver's event, counted like a stream's box: a reference keeps the struct, a use the event and its context. */
 struct _GCudaEventBox
 {
@@ -9,7 +11,7 @@ struct _GCudaEventBox
   gint uses;
   CUevent handle;
   GCudaContextBox *context;
-  gint exposed; /* see GCudaStreamBox */
+  gint exposed; /* see GCudaStreamBox; or HANDLE_GIVEN */
 };
 
 /**
@@ -30,7 +32,7 @@ struct _GCudaEvent
   GCudaEventBox *box; /* NULL for an object made by bare new; else to the end */
   GCudaEventFlags flags;
   gint recorded;
-  gint captured; /* by a capture: it marks no work, and asking would break that capture */
+  gpointer capture; /* the id of the one that it was last recorded in: it marks no work, and asking would break that capture */
   gint closed;
 };
 
@@ -159,6 +161,20 @@ void
 _gcuda_event_set_recorded (GCudaEvent *self)
 {
   g_atomic_int_set (&self->recorded, TRUE);
+}
+
+GCudaEventPlace
+_gcuda_event_get_place (GCudaEvent *self,
+                        cuuint64_t capture)
+{
+  const gpointer last = g_atomic_pointer_get (&self->capture);
+
+  if (last != NULL)
+    return last == GSIZE_TO_POINTER (capture) ? GCUDA_EVENT_INSIDE : GCUDA_EVENT_OUTSIDE;
+  /* Others may have recorded it, wherever they wanted. */
+  if (g_atomic_int_get (&self->box->exposed) == HANDLE_GIVEN)
+    return GCUDA_EVENT_INSIDE;
+  return g_atomic_int_get (&self->recorded) ? GCUDA_EVENT_OUTSIDE : GCUDA_EVENT_NOWHERE;
 }
 
 gboolean
@@ -453,7 +469,7 @@ gcuda_event_get_handle (GCudaEvent *self)
 
   if (gcuda_event_is_closed (self))
     return 0;
-  g_atomic_int_set (&self->box->exposed, TRUE);
+  g_atomic_int_set (&self->box->exposed, HANDLE_GIVEN);
   return (guint64) (guintptr) self->box->handle;
 }
 
@@ -531,14 +547,22 @@ gcuda_event_record (GCudaEvent *self,
   if (result == CUDA_SUCCESS)
     {
       CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+      cuuint64_t capture = 0;
 
       if (g_atomic_int_get (&call.box->exposed))
         {
-          set_flag (&held->exposed, TRUE);
+          if (g_atomic_int_get (&held->exposed) == FALSE)
+            set_flag (&held->exposed, TRUE);
           _gcuda_driver.StreamIsCapturing (call.handle, &status);
+          /* Not to be known: no capture has it. */
+          if (status != CU_STREAM_CAPTURE_STATUS_NONE &&
+              (!_gcuda_driver_has (GCUDA_DRIVER_GROUP_CAPTURE) ||
+               _gcuda_driver.StreamGetCaptureInfo (call.handle, &status, &capture, NULL, NULL, NULL) != CUDA_SUCCESS || capture == 0))
+            capture = G_MAXUINT64;
         }
       set_flag (&self->recorded, TRUE);
-      set_flag (&self->captured, status != CU_STREAM_CAPTURE_STATUS_NONE);
+      if (g_atomic_pointer_get (&self->capture) != GSIZE_TO_POINTER (capture))
+        g_atomic_pointer_set (&self->capture, GSIZE_TO_POINTER (capture));
     }
   _gcuda_event_drop (held);
   return _gcuda_stream_call_end (&call, result, what, error);
@@ -552,7 +576,7 @@ hold_uncaptured (GCudaEvent *self,
 {
   GCudaEventBox *held = _gcuda_event_hold (self, what, handle, error);
 
-  if (held == NULL || !g_atomic_int_get (&self->captured))
+  if (held == NULL || g_atomic_pointer_get (&self->capture) == NULL)
     return held;
   _gcuda_event_drop (held);
   _gcuda_fail (error, GCUDA_ERROR_CAPTURING, "%s: it was last recorded on a stream that was being captured, and marks no work until it is recorded again", what);

@@ -125,6 +125,9 @@ _gcuda_stream_call_refuse_capture (GCudaStreamCall *call,
   return !g_atomic_int_get (&call->box->exposed) || _gcuda_stream_call_ask_capture (call, what, error);
 }
 
+/* Closes it, and tells nobody; FALSE if it was closed. */
+gboolean _gcuda_stream_end (GCudaStream *self);
+
 /* A stream object for a box, for the vfuncs of a program's memory resource. */
 GCudaStream *_gcuda_stream_new_for_box (GCudaStreamBox *box);
 
@@ -167,5 +170,16 @@ void _gcuda_event_drop (GCudaEventBox *box);
 void _gcuda_event_set_recorded (GCudaEvent *self);
 /* Whether a capture may have recorded it. */
 gboolean _gcuda_event_is_exposed (GCudaEventBox *box);
+
+/* Where an event was recorded last, as a stream sees it that is captured under this id. */
+typedef enum
+{
+  GCUDA_EVENT_INSIDE, /* or it is not known */
+  GCUDA_EVENT_OUTSIDE,
+  GCUDA_EVENT_NOWHERE,
+} GCudaEventPlace;
+
+GCudaEventPlace _gcuda_event_get_place (GCudaEvent *self,
+                                        cuuint64_t capture);
 
 G_END_DECLS

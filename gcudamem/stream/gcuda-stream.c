@@ -37,8 +37,8 @@ enum
 static GParamSpec *properties[N_PROPS];
 
 /* Gives the use of the driver's stream back, once. */
-static gboolean
-end (GCudaStream *self)
+gboolean
+_gcuda_stream_end (GCudaStream *self)
 {
   if (self->box == NULL || !g_atomic_int_compare_and_exchange (&self->closed, FALSE, TRUE))
     return FALSE;
@@ -51,7 +51,7 @@ end (GCudaStream *self)
 static void
 gcuda_stream_dispose (GObject *object)
 {
-  end (GCUDA_STREAM (object));
+  _gcuda_stream_end (GCUDA_STREAM (object));
 
   G_OBJECT_CLASS (gcuda_stream_parent_class)->dispose (object);
 }
@@ -554,9 +554,10 @@ gcuda_stream_new_per_thread_default (GCudaContext *context,
  *
  * Wraps a stream that another library made. It is never destroyed here.
  *
- * @owner is referenced until the last recipe that names the stream is gone, and dropped from the main context that is the
- * thread-default one now. Without an owner the caller keeps the stream, and its context, until then: the driver crashes the
- * process when a stream is used that was destroyed. Any thread.
+ * @owner is referenced until the last recipe that names the stream is gone, graphs are closed that were launched on it last, and
+ * the stream has passed what uploads still keep data for; and dropped from the main context that is the thread-default one now.
+ * Without an owner the caller keeps the stream, and its context, until then: the driver crashes the process when a stream is used
+ * that was destroyed. Any thread.
  *
  * Errors: `INVALID_ARGUMENT` for the numbers 0, 1 and 2, which are the default streams and have functions of their own, and
  * for a stream of another context; `CLOSED`; `FORKED`. A number that never was a stream is beyond what can be checked.
@@ -634,7 +635,7 @@ gcuda_stream_close (GCudaStream *self,
 {
   g_return_val_if_fail (GCUDA_IS_STREAM (self), FALSE);
 
-  if (end (self))
+  if (_gcuda_stream_end (self))
     {
       /* A handler may drop what the caller holds. */
       g_object_ref (self);
@@ -892,33 +893,39 @@ gcuda_stream_synchronize (GCudaStream *self,
   return _gcuda_stream_call_end (&call, _gcuda_driver.StreamSynchronize (call.handle), what, error);
 }
 
-/**
- * gcuda_stream_wait_event:
- * @self: a stream
- * @event: an event, of any context or device
- * @error: return location for an error, or %NULL
- *
- * Makes later work of the stream wait for the event's latest record. An event that was never recorded is waited for by
- * nothing. Blocks no thread. Any thread.
- *
- * Errors: `INVALID_ARGUMENT` for no event; `CLOSED`; `FORKED`; what the driver answers.
- *
- * Returns: %TRUE, or %FALSE with @error set
- *
- * Since: 0.1
- */
-gboolean
-gcuda_stream_wait_event (GCudaStream *self,
-                         GCudaEvent *event,
-                         GError **error)
+/* What a stream is captured into; 0: nothing, as far as is known. What an answer would have kept from the driver, that refuses. */
+static cuuint64_t
+get_capture (GCudaStreamCall *call,
+             const char *what)
 {
-  static const char what[] = "making a stream wait for an event";
+  if (!g_atomic_int_get (&call->box->exposed) || call->box->kind == GCUDA_STREAM_LEGACY)
+    return 0;
+  return _gcuda_stream_call_find_capture (call, what, NULL) && call->graph != NULL ? call->capture : 0;
+}
+
+static gboolean
+fail_isolation (const char *what,
+                const char *which,
+                GError **error)
+{
+  return _gcuda_fail (error, GCUDA_ERROR_CAPTURING,
+                      "%s: the stream is being captured, and %s is not a part of that capture; wait before the capture, or let the graph wait for an event, by gcuda_graph_builder_add_event_wait ()",
+                      what, which);
+}
+
+static gboolean
+wait_event (GCudaStream *self,
+            GCudaEvent *event,
+            gboolean check,
+            const char *what,
+            GError **error)
+{
+  GCudaEventPlace place = GCUDA_EVENT_INSIDE;
   GCudaStreamCall call;
   GCudaEventBox *held;
   CUevent handle;
   CUresult result;
-
-  g_return_val_if_fail (GCUDA_IS_STREAM (self), FALSE);
+  cuuint64_t capture;
 
   held = _gcuda_event_hold_unchecked (event, what, &handle, error);
   if (held == NULL)
@@ -934,6 +941,15 @@ gcuda_stream_wait_event (GCudaStream *self,
       _gcuda_stream_call_end (&call, CUDA_SUCCESS, what, NULL);
       return FALSE;
     }
+  if (check && (capture = get_capture (&call, what)) != 0)
+    place = _gcuda_event_get_place (event, capture);
+  /* The driver would break the capture. */
+  if (place != GCUDA_EVENT_INSIDE)
+    {
+      _gcuda_event_drop (held);
+      _gcuda_stream_call_end (&call, CUDA_SUCCESS, what, NULL);
+      return place == GCUDA_EVENT_NOWHERE || fail_isolation (what, "the event", error);
+    }
   /* Waiting for an event of a capture joins it. */
   if (_gcuda_event_is_exposed (held) && !g_atomic_int_get (&call.box->exposed))
     g_atomic_int_set (&call.box->exposed, TRUE);
@@ -943,14 +959,58 @@ gcuda_stream_wait_event (GCudaStream *self,
 }
 
 /**
+ * gcuda_stream_wait_event:
+ * @self: a stream
+ * @event: an event, of any context or device
+ * @error: return location for an error, or %NULL
+ *
+ * Makes later work of the stream wait for the event's latest record. An event that was never recorded is waited for by
+ * nothing. Blocks no thread. Any thread.
+ *
+ * Errors: `INVALID_ARGUMENT` for no event; `CAPTURING` where the stream is being captured, but the event is not of that
+ * capture, which goes on; `CLOSED`; `FORKED`; what the driver answers.
+ *
+ * Returns: %TRUE, or %FALSE with @error set
+ *
+ * Since: 0.1
+ */
+gboolean
+gcuda_stream_wait_event (GCudaStream *self,
+                         GCudaEvent *event,
+                         GError **error)
+{
+  g_return_val_if_fail (GCUDA_IS_STREAM (self), FALSE);
+
+  return wait_event (self, event, TRUE, "making a stream wait for an event", error);
+}
+
+/* The same in a call of its own; FALSE for a stream that can't be used. */
+static gboolean
+ask_capture (GCudaStream *stream,
+             cuuint64_t *capture,
+             const char *what,
+             GError **error)
+{
+  GCudaStreamCall call;
+
+  if (!_gcuda_stream_call_begin (&call, stream, what, error))
+    return FALSE;
+  *capture = get_capture (&call, what);
+  return _gcuda_stream_call_end (&call, CUDA_SUCCESS, what, error);
+}
+
+/**
  * gcuda_stream_wait_stream:
  * @self: a stream
  * @other: another stream, of any context or device
  * @error: return location for an error, or %NULL
  *
- * Makes later work of @self wait for all that is in @other now. Blocks no thread. Any thread.
+ * Makes later work of @self wait for all that is in @other now. If @other is being captured, @self is from then on as well, into
+ * the same graph. Blocks no thread. Any thread.
  *
- * Errors: `INVALID_ARGUMENT` for no stream; `CLOSED`; `FORKED`; what the driver answers, and then no order was made.
+ * Errors: `INVALID_ARGUMENT` for no stream; `CAPTURING` where @self is being captured, but @other is not, or into another graph,
+ * and for the legacy default stream that would wait for one in capture: then captures go on; `CLOSED`; `FORKED`; what the driver
+ * answers, and then no order was made.
  *
  * Returns: %TRUE, or %FALSE with @error set
  *
@@ -963,6 +1023,7 @@ gcuda_stream_wait_stream (GCudaStream *self,
 {
   static const char what[] = "making a stream wait for a stream";
   g_autoptr (GCudaEvent) event = NULL;
+  cuuint64_t ours, theirs;
 
   g_return_val_if_fail (GCUDA_IS_STREAM (self), FALSE);
 
@@ -970,9 +1031,15 @@ gcuda_stream_wait_stream (GCudaStream *self,
     return _gcuda_fail (error, GCUDA_ERROR_INVALID_ARGUMENT, "%s: no stream was given", what);
   if (gcuda_stream_is_closed (self) || gcuda_stream_is_closed (other))
     return _gcuda_fail (error, GCUDA_ERROR_CLOSED, "%s: %s stream is closed", what, gcuda_stream_is_closed (self) ? "the" : "the other");
+  if (!ask_capture (self, &ours, what, error) || !ask_capture (other, &theirs, what, error))
+    return FALSE;
+  if (ours != 0 && ours != theirs)
+    return fail_isolation (what, "the other stream", error);
+  if (theirs != 0 && self->box->kind == GCUDA_STREAM_LEGACY)
+    return _gcuda_fail (error, GCUDA_ERROR_CAPTURING, "%s: the other stream is being captured, and the legacy default stream can't be", what);
   /* The event lives in the context of the stream that it is recorded on. */
   event = gcuda_event_new (other->context, GCUDA_EVENT_FLAGS_NONE, error);
-  return event != NULL && gcuda_event_record (event, other, error) && gcuda_stream_wait_event (self, event, error);
+  return event != NULL && gcuda_event_record (event, other, error) && wait_event (self, event, FALSE, what, error);
 }
 
 /* Host functions */
