@@ -752,14 +752,161 @@ test_adds (Bed *bed,
   nodes = gcuda_graph_definition_get_nodes (definition, &error);
   assert_no_error (error);
   g_assert_cmpuint (nodes->len, ==, 3);
-  /* One of the two objects is enough. */
-  g_object_run_dispose (G_OBJECT (same));
-  g_assert_true (gcuda_graph_definition_is_closed (same));
-  g_clear_object (&same);
+  g_assert_true (same == definition);
   graph = gcuda_graph_definition_instantiate (definition, GCUDA_GRAPH_FLAGS_NONE, NULL, &error);
   assert_no_error (error);
   launch (graph, bed);
   pattern_assert (result, 7, bed->stream);
+}
+
+/* The builder keeps the definition that it adds to; one that is closed is told as that. */
+static void
+test_adds_to_what_is_dropped (Bed *bed,
+                              gconstpointer data)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (GCudaBuffer) a = allocate (bed);
+
+  g_assert_true (gcuda_stream_synchronize (bed->stream, &error));
+  for (guint closed = 0; closed < 2; closed++)
+    {
+      GCudaGraphDefinition *definition = gcuda_graph_definition_new (bed->context, &error);
+      g_autoptr (GCudaGraphBuilder) builder = gcuda_graph_builder_new_for_definition (definition, GCUDA_CAPTURE_MODE_GLOBAL, &error);
+      g_autoptr (GCudaGraphDefinition) again = NULL;
+      g_autoptr (GCudaGraph) graph = NULL;
+
+      assert_no_error (error);
+      if (closed)
+        gcuda_graph_definition_close (definition, NULL);
+      g_object_unref (definition);
+      pattern_fill (a, 9, GCUDA_STREAM (builder));
+      again = gcuda_graph_builder_finish (builder, &error);
+      if (closed)
+        {
+          g_assert_null (again);
+          assert_error_and_clear (error, GCUDA_ERROR_CLOSED);
+          continue;
+        }
+      assert_no_error (error);
+      graph = gcuda_graph_definition_instantiate (again, GCUDA_GRAPH_FLAGS_NONE, NULL, &error);
+      assert_no_error (error);
+      launch (graph, bed);
+      pattern_assert (a, 9, bed->stream);
+    }
+}
+
+/* A fork of no capture is a stream no more. */
+static void
+test_fork_of_abandoned (Bed *bed,
+                        gconstpointer data)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (GCudaBuffer) a = allocate (bed);
+  GCudaGraphBuilder *builder;
+  g_autoptr (GCudaGraphBuilder) forked = NULL;
+
+  pattern_fill (a, 0, bed->stream);
+  g_assert_true (gcuda_stream_synchronize (bed->stream, &error));
+  builder = begin (bed, GCUDA_CAPTURE_MODE_GLOBAL);
+  forked = gcuda_graph_builder_fork (builder, &error);
+  assert_no_error (error);
+  g_object_unref (builder);
+  g_assert_true (gcuda_stream_is_closed (GCUDA_STREAM (forked)));
+  g_assert_false (gcuda_buffer_fill (a, 1, 1, GCUDA_STREAM (forked), &error));
+  assert_error_and_clear (error, GCUDA_ERROR_CLOSED);
+  pattern_assert (a, 0, bed->stream);
+}
+
+static gpointer
+begin_global (gpointer data)
+{
+  return begin (data, GCUDA_CAPTURE_MODE_GLOBAL);
+}
+
+/* A capture whose thread is gone is in nobody's way once its builder is dropped. */
+static void
+test_abandoned_without_its_thread (Bed *bed,
+                                   gconstpointer data)
+{
+  g_autoptr (GError) error = NULL;
+
+  for (guint i = 0; i < 3; i++)
+    {
+      GCudaGraphBuilder *builder = g_thread_join (g_thread_new ("begins", begin_global, bed));
+      GCudaBuffer *a;
+
+      g_object_unref (builder);
+      a = allocate (bed);
+      pattern_fill (a, 1, bed->stream);
+      pattern_assert (a, 1, bed->stream);
+      g_object_unref (a);
+    }
+  bed_assert_use (bed, 0);
+}
+
+/* What a captured stream can't wait for is refused, and all captures go on. */
+static void
+test_waits_outside (Bed *bed,
+                    gconstpointer data)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (GCudaStream) legacy = gcuda_stream_new_legacy_default (bed->context, &error);
+  g_autoptr (GCudaBuffer) a = allocate (bed);
+  g_autoptr (GCudaEvent) event = gcuda_event_new (bed->context, GCUDA_EVENT_FLAGS_NONE, &error);
+  g_autoptr (GCudaEvent) inner = gcuda_event_new (bed->context, GCUDA_EVENT_FLAGS_NONE, &error);
+
+  g_assert_true (gcuda_event_record (event, bed->stream, &error));
+  g_assert_true (gcuda_stream_synchronize (bed->stream, &error));
+  for (guint i = 0; i < G_N_ELEMENTS (modes); i++)
+    {
+      g_autoptr (GCudaGraphBuilder) builder = begin (bed, modes[i]);
+      g_autoptr (GCudaGraphBuilder) other = begin (bed, modes[i]);
+      g_autoptr (GCudaStream) plain = NULL;
+      g_autoptr (GCudaGraph) graph = NULL;
+      g_autoptr (GCudaGraph) second = NULL;
+
+      pattern_fill (a, 3, GCUDA_STREAM (builder));
+      g_assert_false (gcuda_stream_wait_stream (GCUDA_STREAM (builder), bed->stream, &error));
+      g_assert_error (error, GCUDA_ERROR, GCUDA_ERROR_CAPTURING);
+      g_assert_nonnull (strstr (error->message, "gcuda_graph_builder_add_event_wait"));
+      g_clear_error (&error);
+      g_assert_false (gcuda_stream_wait_event (GCUDA_STREAM (builder), event, &error));
+      assert_error_and_clear (error, GCUDA_ERROR_CAPTURING);
+      g_assert_false (gcuda_stream_wait_stream (GCUDA_STREAM (builder), GCUDA_STREAM (other), &error));
+      assert_error_and_clear (error, GCUDA_ERROR_CAPTURING);
+      g_assert_false (gcuda_stream_wait_stream (legacy, GCUDA_STREAM (builder), &error));
+      assert_error_and_clear (error, GCUDA_ERROR_CAPTURING);
+      /* What is in the capture can be waited for. */
+      g_assert_true (gcuda_event_record (inner, GCUDA_STREAM (builder), &error));
+      g_assert_true (gcuda_stream_wait_event (GCUDA_STREAM (builder), inner, &error));
+      assert_no_error (error);
+      graph = finish (builder);
+      pattern_fill (a, 4, GCUDA_STREAM (other));
+      second = finish (other);
+      launch (graph, bed);
+      pattern_assert (a, 3, bed->stream);
+      launch (second, bed);
+      pattern_assert (a, 4, bed->stream);
+    }
+}
+
+/* A graph that is being captured can't be a part of itself. */
+static void
+test_adds_itself (Bed *bed,
+                  gconstpointer data)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (GCudaGraphDefinition) definition = gcuda_graph_definition_new (bed->context, &error);
+  g_autoptr (GCudaGraphBuilder) builder = NULL;
+  g_autoptr (GCudaGraphDefinition) same = NULL;
+
+  g_assert_true (gcuda_stream_synchronize (bed->stream, &error));
+  builder = gcuda_graph_builder_new_for_definition (definition, GCUDA_CAPTURE_MODE_RELAXED, &error);
+  assert_no_error (error);
+  g_assert_false (gcuda_graph_builder_add_graph (builder, definition, &error));
+  assert_error_and_clear (error, GCUDA_ERROR_INVALID_ARGUMENT);
+  same = gcuda_graph_builder_finish (builder, &error);
+  assert_no_error (error);
 }
 
 /* Memory that another thread frees on the legacy default stream all the time breaks no capture of a blocking stream. */
@@ -830,6 +977,11 @@ main (int argc,
   bed_add ("/graph-builder/abandoned", test_abandoned);
   bed_add ("/graph-builder/abandoned-loop", test_abandoned_loop);
   bed_add ("/graph-builder/adds", test_adds);
+  bed_add ("/graph-builder/adds/to-what-is-dropped", test_adds_to_what_is_dropped);
+  bed_add ("/graph-builder/adds/itself", test_adds_itself);
+  bed_add ("/graph-builder/fork-of-abandoned", test_fork_of_abandoned);
+  bed_add ("/graph-builder/abandoned-without-its-thread", test_abandoned_without_its_thread);
+  bed_add ("/graph-builder/waits-outside", test_waits_outside);
   bed_add ("/graph-builder/legacy-frees", test_legacy_frees);
   bed_add ("/graph-builder/deallocation-stream", test_deallocation_stream);
   bed_add ("/graph-builder/host-function", test_host_function);

@@ -675,6 +675,105 @@ test_others_first (Bed *bed,
   g_assert_cmpuint (used (bed, resource), ==, 0);
 }
 
+static gpointer
+drop (gpointer data)
+{
+  g_object_unref (data);
+  return NULL;
+}
+
+/* What a fork allocated goes on, after the join, with the builder that it was joined into. */
+static void
+test_joined (Bed *bed,
+             gconstpointer data)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (GCudaMemoryResource) resource = make (bed);
+  g_autoptr (GCudaBuffer) result = allocate (bed->resource, bed->stream);
+
+  for (guint how = 0; how < 4; how++)
+    {
+      g_autoptr (GCudaGraphBuilder) builder = begin (bed);
+      g_autoptr (GCudaGraphBuilder) forked = gcuda_graph_builder_fork (builder, &error);
+      g_autoptr (GCudaGraphBuilder) again = NULL;
+      g_autoptr (GCudaGraphDefinition) definition = NULL;
+      g_autoptr (GCudaGraph) graph = NULL;
+      GCudaBuffer *buffer;
+
+      assert_no_error (error);
+      /* A fork of a fork, too. */
+      if (how == 3)
+        {
+          again = gcuda_graph_builder_fork (forked, &error);
+          assert_no_error (error);
+        }
+      buffer = allocate (resource, GCUDA_STREAM (again != NULL ? again : forked));
+      pattern_fill (buffer, 0x31 + how, GCUDA_STREAM (again != NULL ? again : forked));
+      if (again != NULL)
+        g_assert_true (gcuda_graph_builder_join (forked, again, &error));
+      g_assert_true (gcuda_graph_builder_join (builder, forked, &error));
+      g_assert_true (gcuda_buffer_copy_to (buffer, result, GCUDA_STREAM (builder), &error));
+      assert_no_error (error);
+      if (how == 1)
+        g_assert_true (gcuda_buffer_close (buffer, NULL, &error));
+      if (how == 2)
+        in_thread (drop, buffer);
+      else
+        g_object_unref (buffer);
+      definition = finish (builder);
+      graph = instantiate (definition, GCUDA_GRAPH_FLAGS_NONE);
+      for (guint round = 0; round < 2; round++)
+        {
+          pattern_fill (result, 0, bed->stream);
+          launch (graph, bed);
+          pattern_assert (result, 0x31 + how, bed->stream);
+        }
+      g_clear_object (&graph);
+      g_clear_object (&definition);
+      g_assert_true (gcuda_stream_synchronize (bed->stream, &error));
+      g_assert_cmpuint (used (bed, resource), ==, 0);
+    }
+}
+
+/* Closed in the capture, but on another stream: each launch frees it behind itself, also one that comes at once. */
+static void
+test_closed_elsewhere (Bed *bed,
+                       gconstpointer data)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (GCudaMemoryResource) resource = make (bed);
+  g_autoptr (GCudaBuffer) result = allocate (bed->resource, bed->stream);
+
+  for (guint round = 0; round < 20; round++)
+    {
+      g_autoptr (GCudaGraphBuilder) builder = begin (bed);
+      GCudaBuffer *buffer = allocate (resource, GCUDA_STREAM (builder));
+      g_autoptr (GCudaGraphDefinition) definition = NULL;
+      g_autoptr (GCudaGraph) graph = NULL;
+
+      pattern_fill (buffer, 0x41, GCUDA_STREAM (builder));
+      g_assert_true (gcuda_buffer_copy_to (buffer, result, GCUDA_STREAM (builder), &error));
+      g_assert_true (gcuda_buffer_close (buffer, bed->stream, &error));
+      assert_no_error (error);
+      g_object_unref (buffer);
+      /* The reclaimer has tried, and comes back later and later. */
+      if (round % 4 == 0)
+        g_usleep (20000);
+      definition = finish (builder);
+      graph = instantiate (definition, GCUDA_GRAPH_FLAGS_NONE);
+      for (guint i = 0; i < 3; i++)
+        launch (graph, bed);
+      pattern_assert (result, 0x41, bed->stream);
+      if (round % 2 == 0)
+        g_clear_object (&graph);
+      g_clear_object (&definition);
+      g_assert_true (gcuda_reclaim (NULL, &error));
+    }
+  g_assert_true (gcuda_stream_synchronize (bed->stream, &error));
+  g_assert_true (gcuda_reclaim (NULL, &error));
+  g_assert_cmpuint (used (bed, resource), ==, 0);
+}
+
 int
 main (int argc,
       char **argv)
@@ -695,6 +794,8 @@ main (int argc,
   bed_add_data ("/graph-memory-resource/by-vfuncs/freed", GUINT_TO_POINTER (0), test_by_vfuncs);
   bed_add_data ("/graph-memory-resource/by-vfuncs/outlives", GUINT_TO_POINTER (1), test_by_vfuncs);
   bed_add ("/graph-memory-resource/aligned", test_aligned);
+  bed_add ("/graph-memory-resource/joined", test_joined);
+  bed_add ("/graph-memory-resource/closed-elsewhere", test_closed_elsewhere);
   bed_add ("/graph-memory-resource/statistics", test_statistics);
   bed_add ("/graph-memory-resource/empty", test_empty);
   bed_add ("/graph-memory-resource/other-device", test_other_device);

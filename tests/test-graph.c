@@ -751,6 +751,94 @@ test_update_captured (Bed *bed,
   bed_assert_use (bed, 0);
 }
 
+/* Rows can't be updated into one, nor into other rows. */
+static void
+test_update_rows (Bed *bed,
+                  gconstpointer data)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (GCudaBuffer) a = allocate (bed);
+  g_autoptr (GCudaBuffer) b = allocate (bed);
+  g_autoptr (GCudaGraphBuilder) builder = NULL;
+  g_autoptr (GCudaGraphDefinition) definition = NULL;
+  g_autoptr (GCudaGraphNode) fill = NULL;
+  g_autoptr (GCudaGraphNode) copy = NULL;
+  g_autoptr (GCudaGraph) graph = NULL;
+
+  pattern_fill (a, 1, bed->stream);
+  pattern_fill (b, 1, bed->stream);
+  g_assert_true (gcuda_stream_synchronize (bed->stream, &error));
+  builder = gcuda_graph_builder_new (bed->context, GCUDA_CAPTURE_MODE_GLOBAL, &error);
+  g_assert_true (gcuda_buffer_fill_2d (a, 0, 1024, 512, 4, 2, 1, GCUDA_STREAM (builder), &error));
+  assert_no_error (error);
+  fill = gcuda_graph_builder_get_last_node (builder, &error);
+  g_assert_true (gcuda_buffer_copy_2d (a, 0, 1024, b, 0, 1024, 512, 4, GCUDA_STREAM (builder), &error));
+  assert_no_error (error);
+  copy = gcuda_graph_builder_get_last_node (builder, &error);
+  definition = gcuda_graph_builder_finish (builder, &error);
+  assert_no_error (error);
+  graph = instantiate (definition);
+  g_assert_false (gcuda_graph_update_copy (graph, copy, b, 0, a, 0, SIZE, &error));
+  assert_error_and_clear (error, GCUDA_ERROR_INVALID_VALUE);
+  g_assert_false (gcuda_graph_update_fill (graph, fill, b, 0, SIZE, 3, 1, &error));
+  assert_error_and_clear (error, GCUDA_ERROR_INVALID_VALUE);
+  launch (graph, bed->stream);
+  {
+    g_autoptr (GBytes) bytes = gcuda_buffer_download (b, 0, SIZE, bed->stream, &error);
+    const guint8 *read = g_bytes_get_data (bytes, NULL);
+
+    for (gsize i = 0; i < SIZE; i++)
+      g_assert_cmpuint (read[i], ==, i % 1024 < 512 ? 2 : 1);
+  }
+}
+
+/* Host memory that only its own device copies in order is no part of another's graph. */
+static void
+test_host_memory_of_another_device (Bed *bed,
+                                    gconstpointer data)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (GCudaDevice) other = gcuda_device_new (1, &error);
+  g_autoptr (GCudaPinnedMemoryResource) pinned = NULL;
+  g_autoptr (GCudaContext) context = NULL;
+  g_autoptr (GCudaStream) stream = NULL;
+  g_autoptr (GCudaGraphDefinition) definition = define (bed);
+  g_autoptr (GBytes) bytes = g_bytes_new_static ("0123456789abcdef", 16);
+  g_autoptr (GCudaBuffer) a = allocate (bed);
+  g_autoptr (GCudaBuffer) far = NULL;
+
+  if (other == NULL)
+    {
+      g_test_skip ("there is one device");
+      return;
+    }
+  pinned = gcuda_pinned_memory_resource_new (other, &error);
+  stream = gcuda_stream_new_for_device (other, &error);
+  assert_no_error (error);
+  if (!gcuda_pinned_memory_resource_is_pooled (pinned))
+    {
+      g_test_skip ("the driver has no pools of host memory");
+      return;
+    }
+  far = gcuda_memory_resource_allocate (GCUDA_MEMORY_RESOURCE (pinned), SIZE, stream, &error);
+  assert_no_error (error);
+  g_assert_null (gcuda_graph_definition_add_copy (definition, NULL, 0, far, 0, a, 0, SIZE, &error));
+  assert_error_and_clear (error, GCUDA_ERROR_NOT_SUPPORTED);
+  g_assert_null (gcuda_graph_definition_add_copy (definition, NULL, 0, a, 0, far, 0, SIZE, &error));
+  assert_error_and_clear (error, GCUDA_ERROR_NOT_SUPPORTED);
+  g_assert_null (gcuda_graph_definition_add_upload (definition, NULL, 0, far, 0, bytes, &error));
+  assert_error_and_clear (error, GCUDA_ERROR_NOT_SUPPORTED);
+  g_clear_object (&far);
+  g_assert_true (gcuda_stream_synchronize (stream, &error));
+  /* What the bed did not have. */
+  context = gcuda_device_get_primary_context (other, &error);
+  g_clear_object (&stream);
+  g_clear_object (&pinned);
+  g_assert_true (gcuda_reclaim (NULL, &error));
+  g_assert_true (gcuda_context_close (context, &error));
+  assert_no_error (error);
+}
+
 static void
 test_update_arguments (Bed *bed,
                        gconstpointer data)
@@ -1026,6 +1114,8 @@ main (int argc,
   bed_add ("/graph/update-topology", test_update_topology);
   bed_add ("/graph/update-nodes", test_update_nodes);
   bed_add ("/graph/update-captured", test_update_captured);
+  bed_add ("/graph/update-rows", test_update_rows);
+  bed_add ("/graph/host-memory-of-another-device", test_host_memory_of_another_device);
   bed_add ("/graph/update-arguments", test_update_arguments);
   bed_add ("/graph/host-function", test_host_function);
   bed_add ("/graph/events", test_events);

@@ -20,7 +20,6 @@ struct _GCudaGraphBox
   GCudaContextBox *context; /* with a use */
   GCudaKeeperSet *keepers;
   GCudaGraphMemory *memory;
-  gint definitions;    /* objects for it */
   gint closed;         /* the definition: there are only nodes left, to name what executable graphs have */
   gint tied;           /* others have the handle: what they make of it keeps the same things */
   GCudaGraphBox *root; /* of the body of a conditional node: the graph that it is a part of, referenced */
@@ -41,6 +40,10 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC (GCudaGraphBox, _gcuda_graph_box_unref)
 /* Lets go what the graph keeps; what was made of it keeps it still. */
 void _gcuda_graph_box_close (GCudaGraphBox *self);
 gboolean _gcuda_graph_box_is_closed (GCudaGraphBox *self);
+
+/* Whether it is the same graph, or one that @other is a part of. */
+gboolean _gcuda_graph_box_contains (GCudaGraphBox *self,
+                                    GCudaGraphBox *other);
 
 /* Makes the context current, for a driver call that adds to the graph or makes something of it. */
 gboolean _gcuda_graph_box_enter (GCudaGraphBox *self,

@@ -124,6 +124,13 @@ _gcuda_graph_box_is_closed (GCudaGraphBox *self)
 }
 
 gboolean
+_gcuda_graph_box_contains (GCudaGraphBox *self,
+                           GCudaGraphBox *other)
+{
+  return self->handle == other->handle || (other->root != NULL && self->handle == other->root->handle);
+}
+
+gboolean
 _gcuda_graph_box_enter (GCudaGraphBox *self,
                         GCudaContextScope *scope,
                         const char *what,

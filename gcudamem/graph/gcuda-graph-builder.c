@@ -14,11 +14,16 @@ typedef struct
   GCudaCaptureMode mode;
   guint64 thread;    /* that began */
   GCudaHome *home;   /* of that thread, where only it can end the capture */
+  gboolean own;      /* the stream was made for it */
   gboolean adds;     /* to a graph that was there before, and stays */
   gboolean blocking; /* the legacy default stream would wait for it */
   gint over;
-  gint n_forked;        /* and not joined */
-  GPtrArray *functions; /* of the builder that began, without a reference to it */
+  gint n_forked; /* and not joined */
+  GMutex lock;
+  GPtrArray *forks;                 /* GWeakRef: builders, which end with the capture; with the lock */
+  GObject *definition;              /* that it adds to, until it is over */
+  GMainContext *definition_context; /* where that is dropped */
+  GPtrArray *functions;             /* of the builder that began, without a reference to it */
 } Capture;
 
 /**
@@ -34,9 +39,10 @@ typedef struct
  * was not allocated in this capture, is freed after the capture.
  *
  * [method@GraphBuilder.finish] ends the capture and gives the graph. Closing or dropping the builder before that abandons it.
- * Where the mode of the capture lets only the thread end it that began it, and another one drops the builder, the capture is
- * broken at once, so that it is in nobody's way, and ended by that thread: by its main loop, by [func@reclaim] there, or when
- * that thread makes the next builder.
+ * Where the mode of the capture lets only the thread end it that began it, and another one drops the builder, the capture ends
+ * with the builder's stream. A capture of a stream that others have, also in the recipe of a buffer, is broken then, and ended
+ * by that thread: by its main loop, by [func@reclaim] there, or when that thread makes the next builder. Until then it is in
+ * the way of what its mode forbids to others.
  *
  * Work may be put into a builder from any thread.
  *
@@ -65,7 +71,16 @@ capture_unref (Capture *self)
   g_clear_pointer (&self->home, _gcuda_home_unref);
   g_clear_pointer (&self->functions, g_ptr_array_unref);
   g_clear_pointer (&self->graph, _gcuda_graph_box_unref);
+  g_ptr_array_unref (self->forks);
+  g_mutex_clear (&self->lock);
   g_free (self);
+}
+
+static void
+weak_free (gpointer data)
+{
+  g_weak_ref_clear (data);
+  g_free (data);
 }
 
 static Capture *
@@ -100,8 +115,32 @@ capture_drop (Capture *self)
   g_clear_pointer (&self->functions, g_ptr_array_unref);
   if (!self->adds)
     _gcuda_graph_box_close (self->graph);
+  /* On another thread it may be a script's. */
+  if (self->definition != NULL && self->thread != _gcuda_thread_id ())
+    _gcuda_post_unref (g_steal_pointer (&self->definition_context), g_steal_pointer (&self->definition));
+  g_clear_pointer (&self->definition_context, g_main_context_unref);
+  g_clear_object (&self->definition);
   _gcuda_stream_box_unuse (g_steal_pointer (&self->origin));
   capture_unref (self);
+}
+
+/* Builders that were forked are of no use without their capture. */
+static void
+capture_end_forks (Capture *self)
+{
+  g_autoptr (GPtrArray) forks = NULL;
+
+  g_mutex_lock (&self->lock);
+  forks = self->forks;
+  self->forks = g_ptr_array_new_with_free_func (weak_free);
+  g_mutex_unlock (&self->lock);
+  for (guint i = 0; i < forks->len; i++)
+    {
+      g_autoptr (GCudaStream) fork = g_weak_ref_get (g_ptr_array_index (forks, i));
+
+      if (fork != NULL)
+        _gcuda_stream_end (fork);
+    }
 }
 
 /* Ends one that nobody wants, in a teardown. */
@@ -173,9 +212,17 @@ capture_end_unwanted (Capture *self)
             _gcuda_reclaimer_push (&self->node, capture_abandon);
         }
     }
+  else if (self->own && g_atomic_int_get (&self->origin->uses) == 2)
+    {
+      /* It ends with its stream, which nothing else has any more. */
+      capture_forget (self);
+      if (!self->adds)
+        self->graph->handle = NULL;
+      capture_drop (self);
+    }
   else
     {
-      /* Asking a stream in capture breaks that one capture: others need not heed it any more. */
+      /* Asking a stream in capture breaks that capture, though it is there until it is ended. */
       if (_gcuda_context_box_is_alive (self->origin->context) && !_gcuda_stream_box_is_default (self->origin))
         _gcuda_driver.StreamQuery (self->origin->handle);
       _gcuda_home_push (self->home, &self->node, capture_abandon_at_home);
@@ -190,6 +237,7 @@ gcuda_graph_builder_ending (GCudaStream *stream)
 
   if (self->capture == NULL || self->forked || !g_atomic_int_compare_and_exchange (&self->capture->over, FALSE, TRUE))
     return;
+  capture_end_forks (self->capture);
   capture_end_unwanted (capture_ref (self->capture));
 }
 
@@ -304,6 +352,8 @@ capture_begin (GCudaStreamBox *box,
     }
 
   self = g_new0 (Capture, 1);
+  g_mutex_init (&self->lock);
+  self->forks = g_ptr_array_new_with_free_func (weak_free);
   self->blocking = blocking;
   self->refs = 1;
   self->adds = into != NULL;
@@ -358,11 +408,15 @@ gcuda_graph_builder_new (GCudaContext *context,
                          GError **error)
 {
   g_autoptr (GCudaStream) stream = NULL;
+  GCudaGraphBuilder *self;
 
   if (!check_mode (mode, "beginning to capture a graph", error))
     return NULL;
   stream = gcuda_stream_new (context, GCUDA_STREAM_FLAGS_NONE, 0, error);
-  return stream != NULL ? gcuda_graph_builder_new_for_stream (stream, mode, error) : NULL;
+  self = stream != NULL ? gcuda_graph_builder_new_for_stream (stream, mode, error) : NULL;
+  if (self != NULL)
+    self->capture->own = TRUE;
+  return self;
 }
 
 /**
@@ -417,8 +471,8 @@ gcuda_graph_builder_new_for_stream (GCudaStream *stream,
  *
  * Makes a builder that adds to a graph, on a stream of its own. What it captures comes after nothing that is there already;
  * [method@GraphDefinition.add_dependency] can change that. The graph may be used by nothing else until the builder ends, and an
- * abandoned one leaves in it what it captured. [method@GraphBuilder.finish] gives another object for the same graph. Any
- * thread; the mode may bind the capture to this one.
+ * abandoned one leaves in it what it captured. The builder keeps @definition, and [method@GraphBuilder.finish] gives it back.
+ * Any thread; the mode may bind the capture to this one.
  *
  * Errors: `INVALID_ARGUMENT` for no graph or an unknown mode; `NOT_SUPPORTED` before CUDA 12.3; `CLOSED`; `FORKED`; what the
  * driver answers.
@@ -463,6 +517,9 @@ gcuda_graph_builder_new_for_definition (GCudaGraphDefinition *definition,
   capture = capture_begin (box, graph, mode, what, error);
   if (capture != NULL)
     {
+      capture->own = TRUE;
+      capture->definition = g_object_ref (G_OBJECT (definition));
+      capture->definition_context = g_main_context_ref_thread_default ();
       _gcuda_stream_box_use (box);
       return new_for_box (box, context, capture, FALSE);
     }
@@ -534,6 +591,7 @@ gcuda_graph_builder_fork (GCudaGraphBuilder *self,
 {
   static const char what[] = "forking a graph builder";
   g_autoptr (GCudaStream) stream = NULL;
+  GWeakRef *weak;
   GCudaGraphBuilder *forked = NULL;
   GCudaStreamCall call;
   GCudaStreamBox *box;
@@ -558,6 +616,11 @@ gcuda_graph_builder_fork (GCudaGraphBuilder *self,
     {
       g_atomic_int_inc (&capture->n_forked);
       forked = new_for_box (box, self->parent_instance.context, capture_ref (capture), TRUE);
+      weak = g_new0 (GWeakRef, 1);
+      g_weak_ref_init (weak, forked);
+      g_mutex_lock (&capture->lock);
+      g_ptr_array_add (capture->forks, weak);
+      g_mutex_unlock (&capture->lock);
     }
   else
     {
@@ -613,6 +676,8 @@ gcuda_graph_builder_join (GCudaGraphBuilder *self,
                                                                                                        : "the other builder is the one that the capture began with, and was never forked");
     }
   result = depend (other_call.box->context, other_call.handle, call.handle);
+  if (result == CUDA_SUCCESS && _gcuda_stream_box_use (call.box))
+    other_call.box->joined = call.box;
   _gcuda_stream_call_end (&other_call, CUDA_SUCCESS, what, NULL);
   _gcuda_stream_call_end (&call, result, what, result == CUDA_SUCCESS ? NULL : error);
   if (result != CUDA_SUCCESS)
@@ -688,15 +753,26 @@ gcuda_graph_builder_finish (GCudaGraphBuilder *self,
           for (guint i = 0; i < functions->len; i++)
             _gcuda_host_function_set_target (g_ptr_array_index (functions, i), G_OBJECT (self));
           /* A builder that has finished keeps nothing, however long it is kept. */
-          definition = _gcuda_graph_definition_new_for_box (g_steal_pointer (&capture->graph));
+          if (!capture->adds)
+            definition = _gcuda_graph_definition_new_for_box (g_steal_pointer (&capture->graph));
         }
       else if (!capture->adds)
         {
           capture->graph->handle = NULL;
           _gcuda_graph_box_close (capture->graph);
         }
+      if (capture->definition != NULL)
+        {
+          g_autoptr (GCudaGraphDefinition) again = GCUDA_GRAPH_DEFINITION (g_steal_pointer (&capture->definition));
+
+          g_clear_pointer (&capture->definition_context, g_main_context_unref);
+          if (result == CUDA_SUCCESS && gcuda_graph_definition_is_closed (again))
+            _gcuda_fail (error, GCUDA_ERROR_CLOSED, "%s: the definition that the builder adds to was closed", what);
+          else if (result == CUDA_SUCCESS)
+            definition = g_steal_pointer (&again);
+        }
       _gcuda_stream_box_unuse (g_steal_pointer (&capture->origin));
-      _gcuda_stream_call_end (&call, result, what, definition != NULL ? NULL : error);
+      _gcuda_stream_call_end (&call, result, what, result == CUDA_SUCCESS ? NULL : error);
       gcuda_stream_close (&self->parent_instance, NULL);
       return definition;
     }
@@ -731,7 +807,7 @@ get_dependencies (GCudaStreamCall *call,
  *
  * Puts a copy of a graph into the builder, as one node. Later changes of @child do not touch it. One thread at a time.
  *
- * Errors: `INVALID_ARGUMENT` for no graph; `NOT_SUPPORTED` for a graph that allocates or frees memory; `CLOSED`; `FORKED`; what
+ * Errors: `INVALID_ARGUMENT` for no graph, or the one that is added to; `NOT_SUPPORTED` for a graph that allocates or frees memory; `CLOSED`; `FORKED`; what
  * the driver answers.
  *
  * Returns: %TRUE, or %FALSE with @error set
@@ -763,6 +839,11 @@ gcuda_graph_builder_add_graph (GCudaGraphBuilder *self,
   capture = builder_begin (self, &call, what, error);
   if (capture == NULL)
     return FALSE;
+  if (_gcuda_graph_box_contains (inner, capture->graph))
+    {
+      _gcuda_stream_call_end (&call, CUDA_SUCCESS, what, NULL);
+      return _gcuda_fail (error, GCUDA_ERROR_INVALID_ARGUMENT, "%s: it can't contain itself, or what it is a part of", what);
+    }
   if (!_gcuda_graph_box_enter (capture->graph, &scope, what, error))
     {
       _gcuda_stream_call_end (&call, CUDA_SUCCESS, what, NULL);
@@ -770,7 +851,7 @@ gcuda_graph_builder_add_graph (GCudaGraphBuilder *self,
     }
   result = get_dependencies (&call, &dependencies, &n_dependencies);
   if (result == CUDA_SUCCESS)
-    result = _gcuda_graph_add_child (capture->graph, dependencies, n_dependencies, inner, &node);
+    result = _gcuda_graph_add_child (capture->graph, dependencies, n_dependencies, child, inner, &node);
   if (result == CUDA_SUCCESS)
     {
       result = _gcuda_driver.StreamUpdateCaptureDependencies (call.handle, &node, 1, CU_STREAM_SET_CAPTURE_DEPENDENCIES);

@@ -47,8 +47,7 @@ gcuda_graph_definition_dispose (GObject *object)
 {
   GCudaGraphDefinition *self = GCUDA_GRAPH_DEFINITION (object);
 
-  /* Once; and a builder may have given another object for the same graph. */
-  if (self->graph != NULL && !self->disposed && g_atomic_int_dec_and_test (&self->graph->definitions))
+  if (self->graph != NULL && !self->disposed)
     _gcuda_graph_box_close (self->graph);
   self->disposed = TRUE;
 
@@ -128,8 +127,15 @@ _gcuda_graph_definition_new_for_box (GCudaGraphBox *graph)
   GCudaGraphDefinition *self = g_object_new (GCUDA_TYPE_GRAPH_DEFINITION, NULL);
 
   self->graph = graph;
-  g_atomic_int_inc (&graph->definitions);
   return self;
+}
+
+void
+_gcuda_graph_definition_tie (GCudaGraphDefinition *self,
+                             GCudaKeeper *keeper)
+{
+  if (self->has_functions)
+    _gcuda_keeper_add_object (keeper, G_OBJECT (self));
 }
 
 GCudaGraphBox *
@@ -620,6 +626,18 @@ gcuda_graph_definition_add_fill (GCudaGraphDefinition *self,
                        what, error);
 }
 
+/* A graph's copies run on its own device. */
+static gboolean
+check_copied_here (GCudaGraphBox *graph,
+                   GCudaAllocation *allocation,
+                   const char *what,
+                   GError **error)
+{
+  GCudaDevice *device = _gcuda_allocation_get_device (allocation);
+
+  return device == NULL || gcuda_device_get_ordinal (device) == graph->context->device || _gcuda_allocation_check_portable (allocation, what, error);
+}
+
 gboolean
 _gcuda_graph_copy_parameters (GCudaGraphBox *graph,
                               GCudaBuffer *source,
@@ -643,7 +661,8 @@ _gcuda_graph_copy_parameters (GCudaGraphBox *graph,
     {
       _gcuda_fail (error, GCUDA_ERROR_INVALID_ARGUMENT, "%s: source and destination overlap", what);
     }
-  else if (to != NULL && _gcuda_allocation_check_writable (to, what, error))
+  else if (to != NULL && _gcuda_allocation_check_writable (to, what, error) && check_copied_here (graph, from, what, error) &&
+           check_copied_here (graph, to, what, error))
     {
       memset (parameters, 0, sizeof *parameters);
       parameters->srcMemoryType = _gcuda_allocation_is_on_host (from) ? CU_MEMORYTYPE_UNIFIED : CU_MEMORYTYPE_DEVICE;
@@ -745,7 +764,7 @@ _gcuda_graph_upload_parameters (GCudaGraphBox *graph,
   allocation = _gcuda_buffer_hold_range (buffer, offset, size, what, &address, error);
   if (allocation == NULL)
     return FALSE;
-  if (!_gcuda_allocation_check_writable (allocation, what, error))
+  if (!_gcuda_allocation_check_writable (allocation, what, error) || !check_copied_here (graph, allocation, what, error))
     {
       _gcuda_allocation_unhold (allocation);
       return FALSE;
@@ -825,8 +844,8 @@ gcuda_graph_definition_add_upload (GCudaGraphDefinition *self,
  * launches are gone. Data that refers to the graph keeps it for good. See [method@Stream.launch_host_function]. One thread at
  * a time.
  *
- * Bindings may tie the function to this object, so executable graphs and their launches keep it from then on; it is let go in
- * the main context that is the thread-default one where they are made.
+ * Bindings may tie the function to this object, so executable graphs and their launches keep it from then on, and so does a
+ * graph that this one becomes a part of; it is let go in the main context that is the thread-default one where they are made.
  *
  * On failure only @destroy is called.
  *
@@ -865,6 +884,9 @@ gcuda_graph_definition_add_host_function (GCudaGraphDefinition *self,
           parameters.fn = _gcuda_host_function_reached;
           parameters.userData = function;
           _gcuda_keeper_add (addition.keeper, _gcuda_host_function_ref (function), (GDestroyNotify) _gcuda_host_function_unref);
+          /* The body of a node has other objects beside this one: there the outer graph keeps it. */
+          if (addition.graph->root != NULL)
+            _gcuda_keeper_add_object (addition.keeper, G_OBJECT (self));
           node = addition_end (&addition,
                                _gcuda_driver.GraphAddHostNode (&addition.node, addition.graph->handle, addition.dependencies, addition.n_dependencies, &parameters),
                                what, error);
@@ -874,7 +896,7 @@ gcuda_graph_definition_add_host_function (GCudaGraphDefinition *self,
     }
   if (node != NULL)
     {
-      self->has_functions = TRUE;
+      self->has_functions |= self->graph->root == NULL;
       _gcuda_host_function_unref (function);
     }
   else
@@ -977,11 +999,16 @@ CUresult
 _gcuda_graph_add_child (GCudaGraphBox *graph,
                         const CUgraphNode *dependencies,
                         gsize n_dependencies,
+                        GCudaGraphDefinition *definition,
                         GCudaGraphBox *child,
                         CUgraphNode *node)
 {
   GCudaKeeper *kept = _gcuda_keeper_set_collect (child->keepers);
-  CUresult result = _gcuda_driver.GraphAddChildGraphNode (node, graph->handle, dependencies, n_dependencies, child->handle);
+  CUresult result;
+
+  if (kept != NULL)
+    _gcuda_graph_definition_tie (definition, kept);
+  result = _gcuda_driver.GraphAddChildGraphNode (node, graph->handle, dependencies, n_dependencies, child->handle);
 
   if (kept != NULL && result == CUDA_SUCCESS)
     _gcuda_keeper_set_add (graph->keepers, *node, kept);
@@ -1035,9 +1062,9 @@ gcuda_graph_definition_add_graph (GCudaGraphDefinition *self,
   inner = _gcuda_graph_definition_hold (child, what, error);
   if (inner == NULL)
     return addition_fail (&addition);
-  if (inner->handle == addition.graph->handle)
+  if (_gcuda_graph_box_contains (inner, addition.graph))
     {
-      _gcuda_fail (error, GCUDA_ERROR_INVALID_ARGUMENT, "%s: it can't contain itself", what);
+      _gcuda_fail (error, GCUDA_ERROR_INVALID_ARGUMENT, "%s: it can't contain itself, or what it is a part of", what);
       return addition_fail (&addition);
     }
   if (_gcuda_graph_memory_is_used (inner->memory))
@@ -1047,7 +1074,7 @@ gcuda_graph_definition_add_graph (GCudaGraphDefinition *self,
     }
   if (!addition_enter (&addition, what, error))
     return addition_fail (&addition);
-  return addition_end (&addition, _gcuda_graph_add_child (addition.graph, addition.dependencies, addition.n_dependencies, inner, &addition.node), what, error);
+  return addition_end (&addition, _gcuda_graph_add_child (addition.graph, addition.dependencies, addition.n_dependencies, child, inner, &addition.node), what, error);
 }
 
 /**

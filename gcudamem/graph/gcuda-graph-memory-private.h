@@ -44,9 +44,11 @@ void _gcuda_graph_memory_set_freed (CUdeviceptr address);
 void _gcuda_graph_memory_launched (GCudaGraphMemory *self,
                                    CUstream stream);
 
-/* Releases an address, in a teardown: by a free node, a free on the stream, or not at all, as it is due. */
+/* Releases an address, in a teardown: by a free node, which is captured on @end, a free on the stream, or not at all, as it is
+ * due. */
 CUresult _gcuda_graph_memory_release (CUdeviceptr address,
-                                      CUstream stream);
+                                      CUstream stream,
+                                      CUstream end);
 /* The same, where the stream's context is gone. */
 CUresult _gcuda_graph_memory_release_gone (CUdeviceptr address);
 

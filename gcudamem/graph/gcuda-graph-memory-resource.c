@@ -88,7 +88,15 @@ graph_deallocate (GCudaMemoryResource *resource,
                   gsize size,
                   CUstream handle)
 {
-  return _gcuda_graph_memory_release (address, handle);
+  CUstream end = handle;
+
+  /* What was put behind a join would never be joined. */
+  while (box->joined != NULL)
+    {
+      box = box->joined;
+      end = box->handle;
+    }
+  return _gcuda_graph_memory_release (address, handle, end);
 }
 
 static CUresult

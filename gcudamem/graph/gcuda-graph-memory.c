@@ -20,6 +20,7 @@ typedef struct
   cuuint64_t capture;       /* of a graph of others; 0 once no more can be said of it */
   gboolean freed;           /* by a node of the graph */
   gboolean released;        /* its buffer is gone: what the graph does not free, each launch does */
+  gboolean wanted;          /* its buffer went while the capture went on, and the release will be tried again */
   gboolean launched;        /* of a graph that is gone */
   guint stale;              /* buffers of graphs that are gone, were never launched, and had this address */
 } Block;
@@ -108,6 +109,17 @@ _gcuda_graph_memory_end_capture (GCudaGraphMemory *self)
   if (self->capturing)
     g_hash_table_remove (captures, GSIZE_TO_POINTER (self->capture));
   self->capturing = FALSE;
+  /* Launches that come before that find it released. */
+  for (guint i = 0; i < self->addresses->len; i++)
+    {
+      Block *block = find (g_array_index (self->addresses, CUdeviceptr, i));
+
+      if (block == NULL || block->memory != self || !block->wanted || block->released)
+        continue;
+      block->released = TRUE;
+      if (!block->freed)
+        g_atomic_int_inc (&self->n_orphans);
+    }
   g_mutex_unlock (&lock);
 }
 
@@ -127,7 +139,7 @@ _gcuda_graph_memory_unref (GCudaGraphMemory *self)
         continue;
       block->memory = NULL;
       block->launched = self->launched;
-      if (block->released && block->stale == 0)
+      if (block->released && !block->wanted && block->stale == 0)
         forget (address);
     }
   g_mutex_unlock (&lock);
@@ -151,7 +163,7 @@ _gcuda_graph_memory_add (GCudaGraphMemory *self,
   before = find (address);
   /* The driver gave the address again, so what was there is gone; a buffer may be left of it, which has nothing to free. */
   if (before != NULL)
-    block->stale = before->stale + (before->released ? 0 : 1);
+    block->stale = before->stale + (before->released && !before->wanted ? 0 : 1);
   g_tree_replace (blocks, g_memdup2 (&address, sizeof address), block);
   if (self != NULL)
     {
@@ -322,7 +334,24 @@ find_due (CUdeviceptr address,
     }
   if (!block->freed && status == CU_STREAM_CAPTURE_STATUS_ACTIVE && capture != 0 &&
       capture == (block->memory != NULL ? block->memory->capture : block->capture))
-    return FREE_NODE;
+    {
+      block->wanted = FALSE;
+      return FREE_NODE;
+    }
+  if (block->memory != NULL && block->memory->capturing && !block->freed)
+    {
+      block->wanted = TRUE;
+      return LATER;
+    }
+  if (block->wanted && block->released)
+    {
+      /* The launches have it. */
+      block->wanted = FALSE;
+      if (block->memory == NULL)
+        forget (address);
+      return NOTHING;
+    }
+  block->wanted = FALSE;
   if (!block->freed && status != CU_STREAM_CAPTURE_STATUS_NONE)
     return LATER;
   if (block->memory == NULL)
@@ -334,8 +363,6 @@ find_due (CUdeviceptr address,
       forget (address);
       return due;
     }
-  if (!block->freed && block->memory->capturing)
-    return LATER;
   /* From now on launches free it: it has no buffer. */
   block->released = TRUE;
   if (block->freed)
@@ -362,7 +389,8 @@ take_back (CUdeviceptr address)
 
 CUresult
 _gcuda_graph_memory_release (CUdeviceptr address,
-                             CUstream stream)
+                             CUstream stream,
+                             CUstream end)
 {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   cuuint64_t capture = 0;
@@ -380,7 +408,7 @@ _gcuda_graph_memory_release (CUdeviceptr address,
   switch (due)
     {
     case FREE_NODE:
-      result = _gcuda_driver.MemFreeAsync (address, stream);
+      result = _gcuda_driver.MemFreeAsync (address, end);
       if (result == CUDA_SUCCESS)
         set_freed (address, TRUE);
       return result;

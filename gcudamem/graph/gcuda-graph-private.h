@@ -61,12 +61,17 @@ gboolean _gcuda_graph_upload_parameters (GCudaGraphBox *graph,
                                          GCudaKeeper *keeper,
                                          GError **error);
 
-/* A node that is another graph, with all that this keeps. */
+/* A node that is another graph, whose box is @child, with all that this keeps. */
 CUresult _gcuda_graph_add_child (GCudaGraphBox *graph,
                                  const CUgraphNode *dependencies,
                                  gsize n_dependencies,
+                                 GCudaGraphDefinition *definition,
                                  GCudaGraphBox *child,
                                  CUgraphNode *node);
+
+/* What has the definition's host functions keeps the definition, if it has any: bindings may tie them to it. */
+void _gcuda_graph_definition_tie (GCudaGraphDefinition *self,
+                                  GCudaKeeper *keeper);
 
 /* Takes away a node that was just added. */
 void _gcuda_graph_remove_node (GCudaGraphBox *graph,

@@ -290,21 +290,6 @@ instantiate (GCudaGraphBox *graph,
   return result;
 }
 
-typedef struct
-{
-  GMainContext *context;
-  GObject *object;
-} Tied;
-
-static void
-tied_drop (gpointer data)
-{
-  Tied *tied = data;
-
-  _gcuda_post_unref (tied->context, tied->object);
-  g_free (tied);
-}
-
 GCudaGraph *
 _gcuda_graph_new (GCudaGraphBox *graph,
                   GObject *tied_object,
@@ -349,11 +334,8 @@ _gcuda_graph_new (GCudaGraphBox *graph,
   if (tied_object != NULL)
     {
       GCudaKeeper *keeper = _gcuda_keeper_new ();
-      Tied *tied = g_new (Tied, 1);
 
-      tied->context = g_main_context_ref_thread_default ();
-      tied->object = g_object_ref (tied_object);
-      _gcuda_keeper_add (keeper, tied, tied_drop);
+      _gcuda_keeper_add_object (keeper, tied_object);
       _gcuda_keeper_set_add (keepers, NULL, keeper);
     }
   result = instantiate (graph, keepers, &parameters, &handle);
@@ -790,6 +772,8 @@ gcuda_graph_update (GCudaGraph *self,
   if (graph == NULL || !update_begin (&update, self, what, error))
     return FALSE;
   fresh = _gcuda_keeper_set_collect (graph->keepers);
+  if (fresh != NULL)
+    _gcuda_graph_definition_tie (definition, fresh);
   result = _gcuda_driver.GraphExecUpdate (update.exec->handle, graph->handle, &info);
   if (result == CUDA_SUCCESS)
     {
@@ -858,8 +842,9 @@ update_node (Update *update,
  * @error: return location for an error, or %NULL
  *
  * Makes a node of the executable graph fill something else, in the launches to come. The graph then keeps the memory of
- * @buffer; what the node used before is let go once no launch uses it, and if nothing else of the graph does. The definition
- * stays as it is. One thread at a time.
+ * @buffer; what the node used before is let go once no launch uses it, and if nothing else of the graph does: after
+ * [method@Graph.update], with the next such update. The definition stays as it is. A captured fill of rows can't become another
+ * shape (`INVALID_VALUE`). One thread at a time.
  *
  * Errors: `INVALID_ARGUMENT` for a node of another kind, or none, and as [method@Buffer.fill_range]; `CLOSED`; `FORKED`; what
  * the driver answers. Then the graph is as it was.
@@ -958,8 +943,8 @@ update_copy (GCudaGraph *self,
  * Makes a node of the executable graph copy something else, in the launches to come; see [method@Graph.update_fill]. One
  * thread at a time.
  *
- * Drivers refuse to change the kind of memory that a copy names (`INVALID_VALUE`): one between buffers of a device can't become
- * one of host memory.
+ * Drivers can't change everything (`INVALID_VALUE`): what copied rows, as a captured [method@Buffer.copy_2d] does, stays as it is,
+ * and a copy between buffers of a device may not become one from or to host memory, or the other way round.
  *
  * Errors: as there, and as [method@Buffer.copy_range].
  *

@@ -1766,6 +1766,10 @@ SIM_ENTRY (cuGraphExecMemsetNodeSetParams, 0, (CUgraphExec, hGraphExec), (CUgrap
   SimWork work;
 
   SIM_TRY (set_work (memsetParams, ctx, node != NULL ? node->graph : NULL, &work));
+  /* Rows keep their shape. */
+  if (node != NULL && node->type == CU_GRAPH_NODE_TYPE_MEMSET && (node->work.set.height > 1 || work.set.height > 1) &&
+      (node->work.set.height != work.set.height || node->work.set.width != work.set.width || node->work.set.element != work.set.element))
+    return CUDA_ERROR_INVALID_VALUE;
   return replace_work (exec_node (hGraphExec, hNode), &work);
 }
 
@@ -1775,8 +1779,9 @@ SIM_ENTRY (cuGraphExecMemcpyNodeSetParams, 0, (CUgraphExec, hGraphExec), (CUgrap
   SimWork work;
 
   SIM_TRY (copy_work (copyParams, ctx, node != NULL ? node->graph : NULL, &work));
-  /* The kinds of memory stay as they were named first, and so does whether a context was. */
+  /* One row is all that can be changed. The kinds of memory stay as they were named first, and so does whether a context was. */
   if (node == NULL || node->type != CU_GRAPH_NODE_TYPE_MEMCPY || (node->context == NULL) != (ctx == NULL) ||
+      node->work.copy.height > 1 || node->work.copy.depth > 1 || work.copy.height > 1 || work.copy.depth > 1 ||
       node->work.copy.src_type != work.copy.src_type || node->work.copy.dst_type != work.copy.dst_type)
     {
       sim_work_clear (&work);

@@ -19,6 +19,9 @@ void _gcuda_keeper_unref (GCudaKeeper *self);
 void _gcuda_keeper_add (GCudaKeeper *self,
                         gpointer thing,
                         GDestroyNotify drop);
+/* A reference to an object of the program's, dropped in the main context that is the thread-default one now. */
+void _gcuda_keeper_add_object (GCudaKeeper *self,
+                               GObject *object);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (GCudaKeeper, _gcuda_keeper_unref)
 

@@ -74,6 +74,32 @@ _gcuda_keeper_add (GCudaKeeper *self,
   g_array_append_val (self->more, entry);
 }
 
+typedef struct
+{
+  GMainContext *context;
+  GObject *object;
+} Kept;
+
+static void
+kept_drop (gpointer data)
+{
+  Kept *kept = data;
+
+  _gcuda_post_unref (kept->context, kept->object);
+  g_free (kept);
+}
+
+void
+_gcuda_keeper_add_object (GCudaKeeper *self,
+                          GObject *object)
+{
+  Kept *kept = g_new (Kept, 1);
+
+  kept->context = g_main_context_ref_thread_default ();
+  kept->object = g_object_ref (object);
+  _gcuda_keeper_add (self, kept, kept_drop);
+}
+
 /* Waiting for a stream */
 
 gboolean

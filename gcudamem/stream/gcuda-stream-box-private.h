@@ -23,7 +23,9 @@ typedef GCudaReclaimResult (*GCudaStreamWaiterFunc) (GCudaStreamWaiter *waiter);
  * A stream as recipes hold it: never the GCudaStream object, which may be a script's. Two counts, as a context box has:
  * references keep the struct; uses keep the CUstream, its context and its foreign owner, and together one reference.
  */
-typedef struct
+typedef struct _GCudaStreamBox GCudaStreamBox;
+
+struct _GCudaStreamBox
 {
   GCudaReclaimNode node; /* of the queue, or of the destruction that was put off */
   gint refs;
@@ -45,7 +47,9 @@ typedef struct
   /* The reclaimer's thread only */
   GCudaStreamWaiter *batch, **batch_end;
   CUevent event;
-} GCudaStreamBox;
+
+  GCudaStreamBox *joined; /* in use, or NULL: a fork was joined into it, and its capture goes on there */
+};
 
 struct _GCudaStreamWaiter
 {

@@ -87,6 +87,7 @@ destroy_later (GCudaReclaimNode *node)
 void
 _gcuda_stream_box_end (GCudaStreamBox *self)
 {
+  GCudaStreamBox *joined = self->joined;
   GCudaTeardown teardown;
 
   /* Exiting, or a forked child: the struct is left to the system, with the context that it holds. */
@@ -94,6 +95,8 @@ _gcuda_stream_box_end (GCudaStreamBox *self)
     return;
   if (!destroy (self))
     _gcuda_reclaimer_push (&self->node, destroy_later);
+  if (joined != NULL)
+    _gcuda_stream_box_unuse (joined);
   _gcuda_teardown_leave (&teardown);
 }
 

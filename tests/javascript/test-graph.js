@@ -165,6 +165,45 @@ tap.run({
         tap.iterateUntil(() => called.length === 8);
         equal(called.filter(each => each === 'node').length, 4);
     },
+    'host functions of what became a part': () => {
+        const called = [];
+        const inner = name => {
+            const definition = GCuda.GraphDefinition.new(context);
+            definition.add_host_function([], () => called.push(name));
+            return definition;
+        };
+        const run = graph => {
+            const before = called.length;
+            tap.gc();
+            graph.launch(stream);
+            tap.iterateUntil(() => called.length === before + 1);
+        };
+        const outer = () => {
+            const definition = GCuda.GraphDefinition.new(context);
+            definition.add_graph([], inner('part'));
+            return definition;
+        };
+        const captured = () => {
+            const builder = newBuilder();
+            builder.add_graph(inner('captured'));
+            return builder.finish();
+        };
+        const graph = outer().instantiate(NONE, null);
+        run(graph);
+        run(captured().instantiate(NONE, null));
+        const single = inner('first').instantiate(NONE, null);
+        run(single);
+        (() => single.update(inner('second')))();
+        run(single);
+        equal(called.join(), 'part,captured,first,second');
+        const added = () => {
+            const builder = GCuda.GraphBuilder.new_for_definition(GCuda.GraphDefinition.new(context), GCuda.CaptureMode.RELAXED);
+            const definition = builder.finish();
+            definition.add_host_function([], () => called.push('added'));
+            return definition.instantiate(NONE, null);
+        };
+        run(added());
+    },
     'builder in a cycle': () => {
         for (let i = 0; i < 8; i++) {
             const buffer = newBuffer();
