@@ -57,6 +57,7 @@ test_elapsed_time (Bed *bed,
                    gconstpointer data)
 {
   g_autoptr (GError) error = NULL;
+  g_autoptr (GCudaEvent) late = gcuda_event_new (bed->context, GCUDA_EVENT_FLAGS_TIMING, &error);
   g_autoptr (GCudaEvent) start = make_event (bed->context, GCUDA_EVENT_FLAGS_TIMING);
   g_autoptr (GCudaEvent) end = make_event (bed->context, GCUDA_EVENT_FLAGS_TIMING);
   g_autoptr (GCudaEvent) plain = make_event (bed->context, GCUDA_EVENT_FLAGS_NONE);
@@ -92,6 +93,23 @@ test_elapsed_time (Bed *bed,
   g_assert_no_error (error);
   g_assert_cmpfloat (gcuda_event_elapsed_time (start, start, &error), ==, 0);
   g_assert_no_error (error);
+  /* In a capture it marks no work. */
+  {
+    g_autoptr (GCudaGraphBuilder) builder = gcuda_graph_builder_new (bed->context, GCUDA_CAPTURE_MODE_RELAXED, &error);
+
+    assert_no_error (error);
+    g_assert_true (gcuda_event_record (end, GCUDA_STREAM (builder), &error));
+    gcuda_event_elapsed_time (start, end, &error);
+    assert_error_and_clear (error, GCUDA_ERROR_CAPTURING);
+    gcuda_event_elapsed_time (end, start, &error);
+    assert_error_and_clear (error, GCUDA_ERROR_CAPTURING);
+    g_assert_true (gcuda_stream_is_capturing (GCUDA_STREAM (builder), &error));
+    /* And none before the graph is launched that records it. */
+    g_assert_true (gcuda_graph_builder_add_event_record (builder, late, &error));
+    assert_no_error (error);
+  }
+  gcuda_event_elapsed_time (start, late, &error);
+  assert_error_and_clear (error, GCUDA_ERROR_NOT_RECORDED);
 }
 
 static void

@@ -1302,7 +1302,7 @@ test_bad_arguments (Case *test,
   assert_error_and_clear (error, GCUDA_ERROR_INVALID_ARGUMENT);
   g_assert_null (gcuda_virtual_memory_resource_new (bare_device, NULL, &error));
   assert_error_and_clear (error, GCUDA_ERROR_CLOSED);
-  for (guint i = 0; i < 14; i++)
+  for (guint i = 0; i < 15; i++)
     {
       g_autoptr (GCudaVirtualMemoryOptions) options = gcuda_virtual_memory_options_new ();
       GCudaDevice *devices[] = { test->bed.device, NULL };
@@ -1350,8 +1350,14 @@ test_bad_arguments (Case *test,
           gcuda_virtual_memory_options_set_location (options, GCUDA_MEMORY_LOCATION_HOST, 0);
           break;
         case 13:
-        default:
           gcuda_virtual_memory_options_set_cache_size (options, G_MAXUINT64);
+          break;
+        case 14:
+        default:
+          /* Where it can be known. */
+          if (!g_file_test ("/sys/devices/system/node", G_FILE_TEST_IS_DIR))
+            continue;
+          gcuda_virtual_memory_options_set_location (options, GCUDA_MEMORY_LOCATION_HOST_NUMA, 4711);
         }
       g_assert_null (gcuda_virtual_memory_resource_new (test->bed.device, options, &error));
       assert_error_and_clear (error, GCUDA_ERROR_INVALID_ARGUMENT);

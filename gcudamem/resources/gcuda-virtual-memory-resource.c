@@ -4,6 +4,7 @@
 #include "gcuda-virtual-memory-options-private.h"
 #include "gcuda-virtual-range-private.h"
 #include "memory/gcuda-buffer-private.h"
+#include "memory/gcuda-location-private.h"
 
 /* Newer than the oldest headers. */
 #define HOST_NUMA_SUPPORTED ((CUdevice_attribute) 141)
@@ -313,6 +314,8 @@ space_set_up (GCudaVirtualSpace *space,
     case GCUDA_MEMORY_LOCATION_HOST_NUMA:
       if (!require (own, HOST_NUMA_SUPPORTED, "HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED", what, error))
         return FALSE;
+      if (!_gcuda_numa_node_may_exist (options->node))
+        return _gcuda_fail (error, GCUDA_ERROR_INVALID_ARGUMENT, "%s: the host has no NUMA node %d", what, options->node);
       place.type = (CUmemLocationType) CU_MEM_LOCATION_TYPE_HOST_NUMA;
       place.id = options->node;
       break;

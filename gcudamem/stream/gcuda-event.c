@@ -660,8 +660,8 @@ gcuda_event_synchronize (GCudaEvent *self,
  *
  * The time from one event to another, both reached. It is negative if @end was reached first. Any thread.
  *
- * Errors: `TIMING_DISABLED` for an event made without timing; `NOT_RECORDED`; `NOT_READY` while one of them is still to be
- * reached; `DIFFERENT_DEVICE` for events of two contexts; `INVALID_ARGUMENT` for no event; `CLOSED`; `FORKED`.
+ * Errors: `TIMING_DISABLED` for an event made without timing; `NOT_RECORDED`; `CAPTURING` for one that was last recorded in a
+ * capture; `NOT_READY` while one of them is still to be reached; `DIFFERENT_DEVICE` for events of two contexts; `INVALID_ARGUMENT` for no event; `CLOSED`; `FORKED`.
  *
  * Returns: milliseconds; 0 with @error set
  *
@@ -697,10 +697,15 @@ gcuda_event_elapsed_time (GCudaEvent *self,
   else if (!g_atomic_int_get (&self->recorded) || !g_atomic_int_get (&end_event->recorded))
     _gcuda_fail (error, GCUDA_ERROR_NOT_RECORDED, "%s: the %s was never recorded", what,
                  g_atomic_int_get (&self->recorded) ? "second" : "first");
+  else if (g_atomic_pointer_get (&self->capture) != NULL || g_atomic_pointer_get (&end_event->capture) != NULL)
+    _gcuda_fail (error, GCUDA_ERROR_CAPTURING, "%s: the %s was last recorded on a stream that was being captured, and marks no work until it is recorded again", what,
+                 g_atomic_pointer_get (&self->capture) != NULL ? "first" : "second");
   else
     {
       result = _gcuda_driver.EventElapsedTime (&milliseconds, start_handle, end_handle);
-      if (result != CUDA_SUCCESS)
+      if (result == CUDA_ERROR_INVALID_HANDLE)
+        _gcuda_fail (error, GCUDA_ERROR_NOT_RECORDED, "%s: one was never recorded; a graph that records it may not have been launched yet", what);
+      else if (result != CUDA_SUCCESS)
         _gcuda_fail_driver (error, result, "%s", what);
     }
   _gcuda_event_drop (start_held);
