@@ -93,11 +93,17 @@ is_mapped (guint64 address, gsize size)
 {
   guint64 page = (guint64) sysconf (_SC_PAGESIZE);
   guint64 start = address & ~(page - 1);
-  unsigned char *resident = g_try_malloc ((address + size - start + page - 1) / page);
-  gboolean mapped = resident != NULL && mincore ((void *) start, address + size - start, resident) == 0;
+  unsigned char resident[4096];
 
-  g_free (resident);
-  return mapped;
+  while (start < address + size)
+    {
+      guint64 length = MIN (address + size - start, sizeof resident * page);
+
+      if (mincore ((void *) start, length, resident) != 0)
+        return FALSE;
+      start += length;
+    }
+  return TRUE;
 }
 
 /* Whether the processor may write all of it. */
