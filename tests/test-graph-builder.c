@@ -909,6 +909,71 @@ test_adds_itself (Bed *bed,
   assert_no_error (error);
 }
 
+/* Also of a graph whose handle others have: functions keep no builder that keeps them. */
+static void
+test_adds_functions (Bed *bed,
+                     gconstpointer data)
+{
+  g_autoptr (GError) error = NULL;
+
+  for (guint abandoned = 0; abandoned < 2; abandoned++)
+    {
+      GCudaGraphDefinition *definition = gcuda_graph_definition_new (bed->context, &error), *same = NULL;
+      GCudaGraphBuilder *builder;
+      Call call = { 0 };
+
+      g_assert_true (gcuda_stream_synchronize (bed->stream, &error));
+      g_assert_cmpuint (gcuda_graph_definition_get_handle (definition), !=, 0);
+      builder = gcuda_graph_builder_new_for_definition (definition, GCUDA_CAPTURE_MODE_RELAXED, &error);
+      assert_no_error (error);
+      g_assert_true (gcuda_stream_launch_host_function (GCUDA_STREAM (builder), call_run, &call, call_destroyed, &error));
+      assert_no_error (error);
+      if (abandoned)
+        gcuda_stream_close (GCUDA_STREAM (builder), NULL);
+      else
+        same = gcuda_graph_builder_finish (builder, &error);
+      assert_no_error (error);
+      g_clear_object (&same);
+      g_object_unref (definition);
+      /* While the builder is there. */
+      iterate_until_is (&call.destroyed, 1);
+      g_assert_finalize_object (builder);
+    }
+}
+
+/* Others have the event too, and recorded it last. */
+static void
+test_waits_for_others_record (Bed *bed,
+                              gconstpointer data)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (GCudaBuffer) a = allocate (bed);
+  g_autoptr (GCudaEvent) event = gcuda_event_new (bed->context, GCUDA_EVENT_FLAGS_NONE, &error);
+  CUevent handle = (CUevent) (guintptr) gcuda_event_get_handle (event);
+  g_autoptr (GCudaGraphBuilder) builder = NULL;
+  g_autoptr (GCudaGraphBuilder) forked = NULL;
+  g_autoptr (GCudaGraph) graph = NULL;
+
+  g_assert_true (gcuda_stream_synchronize (bed->stream, &error));
+  builder = begin (bed, GCUDA_CAPTURE_MODE_RELAXED);
+  g_assert_true (gcuda_event_record (event, GCUDA_STREAM (builder), &error));
+  graph = finish (builder);
+  g_clear_object (&graph);
+  g_clear_object (&builder);
+  builder = begin (bed, GCUDA_CAPTURE_MODE_RELAXED);
+  pattern_fill (a, 6, GCUDA_STREAM (builder));
+  assert_cuda (RAW (cuEventRecord) (handle, gcuda_stream_get_cuda_stream (GCUDA_STREAM (builder))));
+  forked = gcuda_graph_builder_fork (builder, &error);
+  g_assert_true (gcuda_stream_wait_event (GCUDA_STREAM (forked), event, &error));
+  assert_no_error (error);
+  g_assert_true (gcuda_graph_builder_join (builder, forked, &error));
+  g_assert_false (gcuda_graph_builder_join (builder, forked, &error));
+  assert_error_and_clear (error, GCUDA_ERROR_CLOSED);
+  graph = finish (builder);
+  launch (graph, bed);
+  pattern_assert (a, 6, bed->stream);
+}
+
 /* Memory that another thread frees on the legacy default stream all the time breaks no capture of a blocking stream. */
 
 static gpointer
@@ -979,6 +1044,8 @@ main (int argc,
   bed_add ("/graph-builder/adds", test_adds);
   bed_add ("/graph-builder/adds/to-what-is-dropped", test_adds_to_what_is_dropped);
   bed_add ("/graph-builder/adds/itself", test_adds_itself);
+  bed_add ("/graph-builder/adds/functions", test_adds_functions);
+  bed_add ("/graph-builder/waits-for-others-record", test_waits_for_others_record);
   bed_add ("/graph-builder/fork-of-abandoned", test_fork_of_abandoned);
   bed_add ("/graph-builder/abandoned-without-its-thread", test_abandoned_without_its_thread);
   bed_add ("/graph-builder/waits-outside", test_waits_outside);

@@ -1068,6 +1068,41 @@ drop (gpointer data)
   return NULL;
 }
 
+/* A function in a body goes with the graph, whoever has the handle. */
+static void
+test_conditional_function (Bed *bed,
+                           gconstpointer data)
+{
+  g_autoptr (GError) error = NULL;
+
+  for (guint exposed = 0; exposed < 2; exposed++)
+    {
+      GCudaGraphDefinition *definition = define (bed), *body;
+      GCudaGraphNode *node = gcuda_graph_definition_add_conditional (definition, NULL, 0, GCUDA_GRAPH_CONDITIONAL_KIND_IF, 1, 1, &error);
+      g_autoptr (GCudaGraphNode) inner = NULL;
+      Call call = { 0 };
+
+      if (g_error_matches (error, GCUDA_ERROR, GCUDA_ERROR_NOT_SUPPORTED))
+        {
+          g_object_unref (definition);
+          return;
+        }
+      assert_no_error (error);
+      if (exposed)
+        g_assert_cmpuint (gcuda_graph_definition_get_handle (definition), !=, 0);
+      body = gcuda_graph_node_get_body (node, 0, &error);
+      inner = gcuda_graph_definition_add_host_function (body, NULL, 0, call_run, &call, call_destroyed, &error);
+      /* Host functions are nothing for a body on some drivers. */
+      if (inner == NULL)
+        g_clear_error (&error);
+      g_clear_object (&inner);
+      g_object_unref (body);
+      g_object_unref (node);
+      g_object_unref (definition);
+      iterate_until_is (&call.destroyed, 1);
+    }
+}
+
 /* Dropped on another thread, with no context there, during another thread's capture. */
 static void
 test_dropped_elsewhere (Bed *bed,
@@ -1121,6 +1156,7 @@ main (int argc,
   bed_add ("/graph/events", test_events);
   bed_add ("/graph/child", test_child);
   bed_add ("/graph/conditional", test_conditional);
+  bed_add ("/graph/conditional/function", test_conditional_function);
   bed_add ("/graph/dropped-elsewhere", test_dropped_elsewhere);
   return g_test_run ();
 }

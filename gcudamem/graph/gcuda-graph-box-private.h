@@ -20,9 +20,10 @@ struct _GCudaGraphBox
   GCudaContextBox *context; /* with a use */
   GCudaKeeperSet *keepers;
   GCudaGraphMemory *memory;
-  gint closed;         /* the definition: there are only nodes left, to name what executable graphs have */
-  gint tied;           /* others have the handle: what they make of it keeps the same things */
-  GCudaGraphBox *root; /* of the body of a conditional node: the graph that it is a part of, referenced */
+  gint closed;          /* the definition: there are only nodes left, to name what executable graphs have */
+  gint tied;            /* others have the handle: what they make of it keeps the same things */
+  GCudaKeeper *objects; /* definitions of its bodies that bindings may have tied functions to, while the graph is open; or NULL */
+  GCudaGraphBox *root;  /* of the body of a conditional node: the graph that it is a part of, referenced */
 };
 
 /* Takes the use of @context over. */

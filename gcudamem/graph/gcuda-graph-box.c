@@ -110,6 +110,7 @@ _gcuda_graph_box_close (GCudaGraphBox *self)
   /* There the locks may be anybody's. */
   if (_gcuda_driver_forked ())
     return;
+  g_clear_pointer (&self->objects, _gcuda_keeper_unref);
   /* Then the set is theirs too. */
   if (g_atomic_int_get (&self->tied))
     return;

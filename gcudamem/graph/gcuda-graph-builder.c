@@ -115,6 +115,8 @@ capture_drop (Capture *self)
   g_clear_pointer (&self->functions, g_ptr_array_unref);
   if (!self->adds)
     _gcuda_graph_box_close (self->graph);
+  /* A builder that is kept keeps no graph, which may have functions that keep the builder. */
+  g_clear_pointer (&self->graph, _gcuda_graph_box_unref);
   /* On another thread it may be a script's. */
   if (self->definition != NULL && self->thread != _gcuda_thread_id ())
     _gcuda_post_unref (g_steal_pointer (&self->definition_context), g_steal_pointer (&self->definition));
@@ -122,6 +124,23 @@ capture_drop (Capture *self)
   g_clear_object (&self->definition);
   _gcuda_stream_box_unuse (g_steal_pointer (&self->origin));
   capture_unref (self);
+}
+
+/* One that was joined, and what is gone by itself. */
+static void
+capture_remove_fork (Capture *self,
+                     GCudaGraphBuilder *fork)
+{
+  g_mutex_lock (&self->lock);
+  for (guint i = self->forks->len; i > 0; i--)
+    {
+      g_autoptr (GObject) object = g_weak_ref_get (g_ptr_array_index (self->forks, i - 1));
+
+      /* The caller has a reference, so that this one is never the last. */
+      if (object == NULL || object == G_OBJECT (fork))
+        g_ptr_array_remove_index_fast (self->forks, i - 1);
+    }
+  g_mutex_unlock (&self->lock);
 }
 
 /* Builders that were forked are of no use without their capture. */
@@ -235,7 +254,8 @@ gcuda_graph_builder_ending (GCudaStream *stream)
 {
   GCudaGraphBuilder *self = GCUDA_GRAPH_BUILDER (stream);
 
-  if (self->capture == NULL || self->forked || !g_atomic_int_compare_and_exchange (&self->capture->over, FALSE, TRUE))
+  /* In a forked child the locks may be anybody's. */
+  if (self->capture == NULL || self->forked || _gcuda_driver_forked () || !g_atomic_int_compare_and_exchange (&self->capture->over, FALSE, TRUE))
     return;
   capture_end_forks (self->capture);
   capture_end_unwanted (capture_ref (self->capture));
@@ -654,6 +674,7 @@ gcuda_graph_builder_join (GCudaGraphBuilder *self,
   GCudaStreamCall call, other_call;
   Capture *capture;
   CUresult result;
+  gboolean again;
 
   g_return_val_if_fail (GCUDA_IS_GRAPH_BUILDER (self), FALSE);
 
@@ -675,14 +696,21 @@ gcuda_graph_builder_join (GCudaGraphBuilder *self,
                           other == self ? "it can't be joined with itself" : other->capture != capture ? "the other builder belongs to another capture"
                                                                                                        : "the other builder is the one that the capture began with, and was never forked");
     }
-  result = depend (other_call.box->context, other_call.handle, call.handle);
-  if (result == CUDA_SUCCESS && _gcuda_stream_box_use (call.box))
+  /* No memory is freed in between: that would come behind the join. */
+  _gcuda_graph_joins_lock ();
+  again = other_call.box->joined != NULL;
+  result = again ? CUDA_SUCCESS : depend (other_call.box->context, other_call.handle, call.handle);
+  if (!again && result == CUDA_SUCCESS && _gcuda_stream_box_use (call.box))
     other_call.box->joined = call.box;
+  _gcuda_graph_joins_unlock ();
   _gcuda_stream_call_end (&other_call, CUDA_SUCCESS, what, NULL);
   _gcuda_stream_call_end (&call, result, what, result == CUDA_SUCCESS ? NULL : error);
+  if (again)
+    return _gcuda_fail (error, GCUDA_ERROR_CLOSED, "%s: another thread joins the other builder", what);
   if (result != CUDA_SUCCESS)
     return FALSE;
   g_atomic_int_add (&capture->n_forked, -1);
+  capture_remove_fork (capture, other);
   return gcuda_stream_close (&other->parent_instance, error);
 }
 
@@ -695,7 +723,8 @@ gcuda_graph_builder_join (GCudaGraphBuilder *self,
  *
  * Errors: `STREAM_CAPTURE_UNJOINED` for builders that were forked and not joined; `WRONG_THREAD`; `INVALID_ARGUMENT` for a
  * builder that was forked; `CLOSED`; `FORKED`: then the capture goes on. `STREAM_CAPTURE_INVALIDATED` where something broke the
- * capture, and what else the driver answers: then it is over, and the builder is closed.
+ * capture, `CLOSED` where the definition was closed that it adds to, and what else the driver answers: then it is over, and the
+ * builder is closed.
  *
  * Returns: (transfer full): the graph
  *
@@ -761,6 +790,7 @@ gcuda_graph_builder_finish (GCudaGraphBuilder *self,
           capture->graph->handle = NULL;
           _gcuda_graph_box_close (capture->graph);
         }
+      g_clear_pointer (&capture->graph, _gcuda_graph_box_unref);
       if (capture->definition != NULL)
         {
           g_autoptr (GCudaGraphDefinition) again = GCUDA_GRAPH_DEFINITION (g_steal_pointer (&capture->definition));

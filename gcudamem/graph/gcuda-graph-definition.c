@@ -136,6 +136,8 @@ _gcuda_graph_definition_tie (GCudaGraphDefinition *self,
 {
   if (self->has_functions)
     _gcuda_keeper_add_object (keeper, G_OBJECT (self));
+  if (self->graph->objects != NULL)
+    _gcuda_keeper_add (keeper, _gcuda_keeper_ref (self->graph->objects), (GDestroyNotify) _gcuda_keeper_unref);
 }
 
 GCudaGraphBox *
@@ -366,7 +368,7 @@ gcuda_graph_definition_instantiate (GCudaGraphDefinition *self,
       _gcuda_fail (error, GCUDA_ERROR_INVALID_ARGUMENT, "%s: it is the body of a conditional node, and runs with the graph of that", what);
       return NULL;
     }
-  return _gcuda_graph_new (graph, self->has_functions ? G_OBJECT (self) : NULL, flags, upload_stream, error);
+  return _gcuda_graph_new (graph, self, flags, upload_stream, error);
 }
 
 /* Adding nodes */
@@ -829,6 +831,23 @@ gcuda_graph_definition_add_upload (GCudaGraphDefinition *self,
   return addition_end (&addition, add_copy (&addition, &parameters), what, error);
 }
 
+/* The body of a node may have other objects beside this one: there the outer graph keeps it, while it is open. */
+static void
+tie_function (GCudaGraphDefinition *self)
+{
+  GCudaGraphBox *root = self->graph->root;
+
+  if (root == NULL || self->has_functions || _gcuda_graph_box_is_closed (root))
+    {
+      self->has_functions = TRUE;
+      return;
+    }
+  self->has_functions = TRUE;
+  if (root->objects == NULL)
+    root->objects = _gcuda_keeper_new ();
+  _gcuda_keeper_add_object (root->objects, G_OBJECT (self));
+}
+
 /**
  * gcuda_graph_definition_add_host_function:
  * @self: a graph definition
@@ -884,9 +903,6 @@ gcuda_graph_definition_add_host_function (GCudaGraphDefinition *self,
           parameters.fn = _gcuda_host_function_reached;
           parameters.userData = function;
           _gcuda_keeper_add (addition.keeper, _gcuda_host_function_ref (function), (GDestroyNotify) _gcuda_host_function_unref);
-          /* The body of a node has other objects beside this one: there the outer graph keeps it. */
-          if (addition.graph->root != NULL)
-            _gcuda_keeper_add_object (addition.keeper, G_OBJECT (self));
           node = addition_end (&addition,
                                _gcuda_driver.GraphAddHostNode (&addition.node, addition.graph->handle, addition.dependencies, addition.n_dependencies, &parameters),
                                what, error);
@@ -896,7 +912,7 @@ gcuda_graph_definition_add_host_function (GCudaGraphDefinition *self,
     }
   if (node != NULL)
     {
-      self->has_functions |= self->graph->root == NULL;
+      tie_function (self);
       _gcuda_host_function_unref (function);
     }
   else

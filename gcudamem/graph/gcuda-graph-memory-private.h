@@ -44,6 +44,10 @@ void _gcuda_graph_memory_set_freed (CUdeviceptr address);
 void _gcuda_graph_memory_launched (GCudaGraphMemory *self,
                                    CUstream stream);
 
+/* A join holds this, and a release, which has to know of it. */
+void _gcuda_graph_joins_lock (void);
+void _gcuda_graph_joins_unlock (void);
+
 /* Releases an address, in a teardown: by a free node, which is captured on @end, a free on the stream, or not at all, as it is
  * due. */
 CUresult _gcuda_graph_memory_release (CUdeviceptr address,

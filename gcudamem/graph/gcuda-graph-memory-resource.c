@@ -89,14 +89,18 @@ graph_deallocate (GCudaMemoryResource *resource,
                   CUstream handle)
 {
   CUstream end = handle;
+  CUresult result;
 
   /* What was put behind a join would never be joined. */
+  _gcuda_graph_joins_lock ();
   while (box->joined != NULL)
     {
       box = box->joined;
       end = box->handle;
     }
-  return _gcuda_graph_memory_release (address, handle, end);
+  result = _gcuda_graph_memory_release (address, handle, end);
+  _gcuda_graph_joins_unlock ();
+  return result;
 }
 
 static CUresult

@@ -387,13 +387,27 @@ take_back (CUdeviceptr address)
   g_mutex_unlock (&lock);
 }
 
+static GMutex joins;
+
+void
+_gcuda_graph_joins_lock (void)
+{
+  g_mutex_lock (&joins);
+}
+
+void
+_gcuda_graph_joins_unlock (void)
+{
+  g_mutex_unlock (&joins);
+}
+
 CUresult
 _gcuda_graph_memory_release (CUdeviceptr address,
                              CUstream stream,
                              CUstream end)
 {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  cuuint64_t capture = 0;
+  cuuint64_t capture = 0, now = 0;
   CUgraph graph = NULL;
   CUresult result;
   unsigned int type;
@@ -411,6 +425,11 @@ _gcuda_graph_memory_release (CUdeviceptr address,
       result = _gcuda_driver.MemFreeAsync (address, end);
       if (result == CUDA_SUCCESS)
         set_freed (address, TRUE);
+      /* Another thread may have ended the capture: then it is decided anew. */
+      else if (result == CUDA_ERROR_INVALID_VALUE &&
+               _gcuda_driver.StreamGetCaptureInfo (stream, &status, &now, &graph, NULL, NULL) == CUDA_SUCCESS &&
+               (status != CU_STREAM_CAPTURE_STATUS_ACTIVE || now != capture))
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
       return result;
     case LATER:
       return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
@@ -441,10 +460,18 @@ _gcuda_graph_memory_release (CUdeviceptr address,
 CUresult
 _gcuda_graph_memory_release_gone (CUdeviceptr address)
 {
+  Block *block;
   Due due;
 
   g_mutex_lock (&lock);
   due = find_due (address, CU_STREAM_CAPTURE_STATUS_NONE, 0);
+  /* Nobody comes back for it. */
+  block = due == LATER ? find (address) : NULL;
+  if (block != NULL)
+    {
+      block->released = TRUE;
+      block->wanted = FALSE;
+    }
   g_mutex_unlock (&lock);
   return due == FREE ? _gcuda_driver.MemFree (address) : CUDA_SUCCESS;
 }

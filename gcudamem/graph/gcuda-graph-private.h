@@ -77,9 +77,9 @@ void _gcuda_graph_definition_tie (GCudaGraphDefinition *self,
 void _gcuda_graph_remove_node (GCudaGraphBox *graph,
                                CUgraphNode node);
 
-/* Executable graphs. @tied is kept as well, if it is not NULL: an object that bindings tie call-backs of the graph to. */
+/* An executable graph of a definition, whose box is @graph. */
 GCudaGraph *_gcuda_graph_new (GCudaGraphBox *graph,
-                              GObject *tied,
+                              GCudaGraphDefinition *definition,
                               GCudaGraphFlags flags,
                               GCudaStream *upload_stream,
                               GError **error);

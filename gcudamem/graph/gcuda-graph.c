@@ -292,7 +292,7 @@ instantiate (GCudaGraphBox *graph,
 
 GCudaGraph *
 _gcuda_graph_new (GCudaGraphBox *graph,
-                  GObject *tied_object,
+                  GCudaGraphDefinition *definition,
                   GCudaGraphFlags flags,
                   GCudaStream *upload_stream,
                   GError **error)
@@ -300,6 +300,7 @@ _gcuda_graph_new (GCudaGraphBox *graph,
   static const char what[] = "making a graph executable";
   CUDA_GRAPH_INSTANTIATE_PARAMS parameters = { 0 };
   GCudaKeeperSet *keepers;
+  GCudaKeeper *tied;
   GCudaContextScope scope;
   GCudaStreamCall upload = { 0 };
   CUgraphExec handle = NULL;
@@ -331,13 +332,9 @@ _gcuda_graph_new (GCudaGraphBox *graph,
       return NULL;
     }
   keepers = _gcuda_keeper_set_copy (graph->keepers);
-  if (tied_object != NULL)
-    {
-      GCudaKeeper *keeper = _gcuda_keeper_new ();
-
-      _gcuda_keeper_add_object (keeper, tied_object);
-      _gcuda_keeper_set_add (keepers, NULL, keeper);
-    }
+  tied = _gcuda_keeper_new ();
+  _gcuda_graph_definition_tie (definition, tied);
+  _gcuda_keeper_set_add (keepers, NULL, tied);
   result = instantiate (graph, keepers, &parameters, &handle);
   left = _gcuda_context_scope_leave (&scope);
   if (upload_stream != NULL)

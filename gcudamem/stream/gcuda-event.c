@@ -169,11 +169,11 @@ _gcuda_event_get_place (GCudaEvent *self,
 {
   const gpointer last = g_atomic_pointer_get (&self->capture);
 
-  if (last != NULL)
-    return last == GSIZE_TO_POINTER (capture) ? GCUDA_EVENT_INSIDE : GCUDA_EVENT_OUTSIDE;
   /* Others may have recorded it, wherever they wanted. */
   if (g_atomic_int_get (&self->box->exposed) == HANDLE_GIVEN)
     return GCUDA_EVENT_INSIDE;
+  if (last != NULL)
+    return last == GSIZE_TO_POINTER (capture) ? GCUDA_EVENT_INSIDE : GCUDA_EVENT_OUTSIDE;
   return g_atomic_int_get (&self->recorded) ? GCUDA_EVENT_OUTSIDE : GCUDA_EVENT_NOWHERE;
 }
 
