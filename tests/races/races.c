@@ -1957,6 +1957,46 @@ host_function_changes_the_source (void)
   wait_for (s);
 }
 
+static gint touching;
+
+static gpointer
+touch_on (gpointer data)
+{
+  volatile guint8 *address = data;
+
+  while (g_atomic_int_get (&touching))
+    {
+      if (!gcuda_test_is_simulated ())
+        SIMULATOR (gcudasim_declare_host_access)
+      ((const void *) address, 1, TRUE, "host access");
+      *address = 7;
+    }
+  return NULL;
+}
+
+/* By a thread that meets the checker at work, time and again. */
+static void
+source_changed_all_the_time (void)
+{
+  CUdeviceptr p = memory ();
+  guint8 *host = pinned ();
+  GThread *thread = NULL;
+
+  g_atomic_int_set (&touching, TRUE);
+  if (!right)
+    thread = g_thread_new ("touches", touch_on, host);
+  for (guint i = 0; i < 1000; i++)
+    {
+      OK (RAW (cuMemcpyHtoDAsync) (p, host, SIZE, s));
+      wait_for (s);
+      if (right)
+        host_touches (host, 1, TRUE);
+    }
+  g_atomic_int_set (&touching, FALSE);
+  if (thread != NULL)
+    g_thread_join (thread);
+}
+
 static gint function_runs, function_may_go;
 
 static void CUDA_CB
@@ -2618,6 +2658,7 @@ static const struct
   RACE (kernel_of_a_graph_that_is_gone, "write-write"),
   RACE (host_function_changes_the_source, "upload-changed"),
   RACE (two_functions_change_the_source, "upload-changed"),
+  RACE (source_changed_all_the_time, "upload-changed"),
   RACE (managed_memory_of_another_page, "host-access"),
   RACE (set_of_pinned_memory, "host-access"),
   RACE (download_to_pinned_memory_waits, "host-access"),

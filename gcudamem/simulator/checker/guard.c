@@ -27,7 +27,8 @@ typedef struct
 #define MAX_GUARDS 4096
 
 static GArray *guards;
-static gint n_guards; /* atomic */
+static gint n_guards;  /* atomic */
+static gint n_changes; /* atomic: of what is protected */
 static gboolean any_open;
 static struct sigaction previous[2];
 static guint64 page;
@@ -35,8 +36,10 @@ static guint64 page;
 static void
 protect (guint64 start, guint64 end, int protection)
 {
-  if (end > start)
-    mprotect ((gpointer) start, end - start, protection);
+  if (end <= start)
+    return;
+  mprotect ((gpointer) start, end - start, protection);
+  g_atomic_int_inc (&n_changes);
 }
 
 /* The guards that are left decide about these pages. What stays guarded is never open meanwhile: other threads are at work. */
@@ -85,6 +88,53 @@ touched (guint64 address, gboolean writes)
 
   check_access (op, clock, address, 1, 0, 1);
   check_op_unref (op);
+}
+
+/* Another thread may have lifted a guard between the fault and this: then it is tried again. What comes back at once with no
+ * guard changed in between was none of them. Where guards change all the time, a driver's memory is taken for usable as long as
+ * it is there; other memory is not, if that happens too often. */
+#define TRIES           1000
+#define TRIES_UNCHANGED 100
+#define AT_ONCE         (10 * 1000) /* microseconds */
+
+static gboolean
+is_of_driver (guint64 address, gboolean locks)
+{
+  const CheckObject *object;
+  guint64 offset, length;
+  gboolean is;
+
+  if (locks)
+    pthread_mutex_lock (&sim.lock);
+  object = check_lookup (address, &offset, &length);
+  is = object != NULL && object->memory != CHECK_MEMORY_REGISTERED &&
+       (check_is_of_host (object) || object->memory == CHECK_MEMORY_MANAGED_POOL || object->memory == CHECK_MEMORY_HOST_POOL);
+  if (locks)
+    pthread_mutex_unlock (&sim.lock);
+  return is;
+}
+
+static gboolean
+may_be_lifted (guint64 address, gboolean locks)
+{
+  static __thread guint64 last;
+  static __thread gint64 when;
+  static __thread guint times, unchanged;
+  static __thread gint seen;
+  const gint64 now = g_get_monotonic_time ();
+  const gint changes = g_atomic_int_get (&n_changes);
+  const gboolean again = address == last && now - when < AT_ONCE;
+
+  if (g_atomic_int_get (&sim.forked))
+    return FALSE;
+  times = again ? times + 1 : 1;
+  unchanged = again && changes == seen ? unchanged + 1 : 0;
+  last = address;
+  when = now;
+  seen = changes;
+  if (unchanged == 0 && times < TRIES)
+    return TRUE;
+  return unchanged < TRIES_UNCHANGED && is_of_driver (address, locks);
 }
 
 static void
@@ -152,6 +202,8 @@ on_fault (int number, siginfo_t *info, void *context)
       if (locks)
         pthread_mutex_unlock (&sim.lock);
     }
+  if (!ours)
+    ours = may_be_lifted (address, locks);
   errno = saved;
   if (ours)
     return;
