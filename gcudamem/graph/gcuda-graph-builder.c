@@ -18,9 +18,7 @@ typedef struct
   gboolean adds;     /* to a graph that was there before, and stays */
   gboolean blocking; /* the legacy default stream would wait for it */
   gint over;
-  gint n_forked; /* and not joined */
-  GMutex lock;
-  GPtrArray *forks;                 /* GWeakRef: builders, which end with the capture; with the lock */
+  gint n_forked;                    /* and not joined */
   GObject *definition;              /* that it adds to, until it is over */
   GMainContext *definition_context; /* where that is dropped */
   GPtrArray *functions;             /* of the builder that began, without a reference to it */
@@ -71,16 +69,7 @@ capture_unref (Capture *self)
   g_clear_pointer (&self->home, _gcuda_home_unref);
   g_clear_pointer (&self->functions, g_ptr_array_unref);
   g_clear_pointer (&self->graph, _gcuda_graph_box_unref);
-  g_ptr_array_unref (self->forks);
-  g_mutex_clear (&self->lock);
   g_free (self);
-}
-
-static void
-weak_free (gpointer data)
-{
-  g_weak_ref_clear (data);
-  g_free (data);
 }
 
 static Capture *
@@ -124,42 +113,6 @@ capture_drop (Capture *self)
   g_clear_object (&self->definition);
   _gcuda_stream_box_unuse (g_steal_pointer (&self->origin));
   capture_unref (self);
-}
-
-/* One that was joined, and what is gone by itself. */
-static void
-capture_remove_fork (Capture *self,
-                     GCudaGraphBuilder *fork)
-{
-  g_mutex_lock (&self->lock);
-  for (guint i = self->forks->len; i > 0; i--)
-    {
-      g_autoptr (GObject) object = g_weak_ref_get (g_ptr_array_index (self->forks, i - 1));
-
-      /* The caller has a reference, so that this one is never the last. */
-      if (object == NULL || object == G_OBJECT (fork))
-        g_ptr_array_remove_index_fast (self->forks, i - 1);
-    }
-  g_mutex_unlock (&self->lock);
-}
-
-/* Builders that were forked are of no use without their capture. */
-static void
-capture_end_forks (Capture *self)
-{
-  g_autoptr (GPtrArray) forks = NULL;
-
-  g_mutex_lock (&self->lock);
-  forks = self->forks;
-  self->forks = g_ptr_array_new_with_free_func (weak_free);
-  g_mutex_unlock (&self->lock);
-  for (guint i = 0; i < forks->len; i++)
-    {
-      g_autoptr (GCudaStream) fork = g_weak_ref_get (g_ptr_array_index (forks, i));
-
-      if (fork != NULL)
-        _gcuda_stream_end (fork);
-    }
 }
 
 /* Ends one that nobody wants, in a teardown. */
@@ -254,10 +207,8 @@ gcuda_graph_builder_ending (GCudaStream *stream)
 {
   GCudaGraphBuilder *self = GCUDA_GRAPH_BUILDER (stream);
 
-  /* In a forked child the locks may be anybody's. */
-  if (self->capture == NULL || self->forked || _gcuda_driver_forked () || !g_atomic_int_compare_and_exchange (&self->capture->over, FALSE, TRUE))
+  if (self->capture == NULL || self->forked || !g_atomic_int_compare_and_exchange (&self->capture->over, FALSE, TRUE))
     return;
-  capture_end_forks (self->capture);
   capture_end_unwanted (capture_ref (self->capture));
 }
 
@@ -372,8 +323,6 @@ capture_begin (GCudaStreamBox *box,
     }
 
   self = g_new0 (Capture, 1);
-  g_mutex_init (&self->lock);
-  self->forks = g_ptr_array_new_with_free_func (weak_free);
   self->blocking = blocking;
   self->refs = 1;
   self->adds = into != NULL;
@@ -611,7 +560,6 @@ gcuda_graph_builder_fork (GCudaGraphBuilder *self,
 {
   static const char what[] = "forking a graph builder";
   g_autoptr (GCudaStream) stream = NULL;
-  GWeakRef *weak;
   GCudaGraphBuilder *forked = NULL;
   GCudaStreamCall call;
   GCudaStreamBox *box;
@@ -636,11 +584,8 @@ gcuda_graph_builder_fork (GCudaGraphBuilder *self,
     {
       g_atomic_int_inc (&capture->n_forked);
       forked = new_for_box (box, self->parent_instance.context, capture_ref (capture), TRUE);
-      weak = g_new0 (GWeakRef, 1);
-      g_weak_ref_init (weak, forked);
-      g_mutex_lock (&capture->lock);
-      g_ptr_array_add (capture->forks, weak);
-      g_mutex_unlock (&capture->lock);
+      /* It is of no use without its capture. */
+      forked->parent_instance.over = &capture->over;
     }
   else
     {
@@ -710,7 +655,6 @@ gcuda_graph_builder_join (GCudaGraphBuilder *self,
   if (result != CUDA_SUCCESS)
     return FALSE;
   g_atomic_int_add (&capture->n_forked, -1);
-  capture_remove_fork (capture, other);
   return gcuda_stream_close (&other->parent_instance, error);
 }
 
@@ -837,8 +781,8 @@ get_dependencies (GCudaStreamCall *call,
  *
  * Puts a copy of a graph into the builder, as one node. Later changes of @child do not touch it. One thread at a time.
  *
- * Errors: `INVALID_ARGUMENT` for no graph, or the one that is added to; `NOT_SUPPORTED` for a graph that allocates or frees memory; `CLOSED`; `FORKED`; what
- * the driver answers.
+ * Errors: `INVALID_ARGUMENT` for no graph, or the one that is added to; `NOT_SUPPORTED` for a graph that allocates or frees
+ * memory; `CLOSED`; `FORKED`; what the driver answers.
  *
  * Returns: %TRUE, or %FALSE with @error set
  *

@@ -837,15 +837,13 @@ tie_function (GCudaGraphDefinition *self)
 {
   GCudaGraphBox *root = self->graph->root;
 
-  if (root == NULL || self->has_functions || _gcuda_graph_box_is_closed (root))
+  if (root != NULL && !self->has_functions && !_gcuda_graph_box_is_closed (root))
     {
-      self->has_functions = TRUE;
-      return;
+      if (root->objects == NULL)
+        root->objects = _gcuda_keeper_new ();
+      _gcuda_keeper_add_object (root->objects, G_OBJECT (self));
     }
   self->has_functions = TRUE;
-  if (root->objects == NULL)
-    root->objects = _gcuda_keeper_new ();
-  _gcuda_keeper_add_object (root->objects, G_OBJECT (self));
 }
 
 /**

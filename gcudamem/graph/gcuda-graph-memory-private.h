@@ -44,15 +44,15 @@ void _gcuda_graph_memory_set_freed (CUdeviceptr address);
 void _gcuda_graph_memory_launched (GCudaGraphMemory *self,
                                    CUstream stream);
 
-/* A join holds this, and a release, which has to know of it. */
+/* Held where forks are joined, and where a free node is captured, which has to know of that. */
 void _gcuda_graph_joins_lock (void);
 void _gcuda_graph_joins_unlock (void);
 
-/* Releases an address, in a teardown: by a free node, which is captured on @end, a free on the stream, or not at all, as it is
- * due. */
+/* Releases an address, in a teardown: by a free node, a free on the stream, or not at all, as it is due. @stream is the handle of
+ * @box, as it is for the recipe. */
 CUresult _gcuda_graph_memory_release (CUdeviceptr address,
-                                      CUstream stream,
-                                      CUstream end);
+                                      GCudaStreamBox *box,
+                                      CUstream stream);
 /* The same, where the stream's context is gone. */
 CUresult _gcuda_graph_memory_release_gone (CUdeviceptr address);
 

@@ -88,19 +88,7 @@ graph_deallocate (GCudaMemoryResource *resource,
                   gsize size,
                   CUstream handle)
 {
-  CUstream end = handle;
-  CUresult result;
-
-  /* What was put behind a join would never be joined. */
-  _gcuda_graph_joins_lock ();
-  while (box->joined != NULL)
-    {
-      box = box->joined;
-      end = box->handle;
-    }
-  result = _gcuda_graph_memory_release (address, handle, end);
-  _gcuda_graph_joins_unlock ();
-  return result;
+  return _gcuda_graph_memory_release (address, box, handle);
 }
 
 static CUresult

@@ -401,10 +401,29 @@ _gcuda_graph_joins_unlock (void)
   g_mutex_unlock (&joins);
 }
 
+/* Behind a join nothing is joined any more: the capture goes on in the stream that a fork was joined into. */
+static CUresult
+capture_free (CUdeviceptr address,
+              GCudaStreamBox *box,
+              CUstream stream)
+{
+  CUresult result;
+
+  _gcuda_graph_joins_lock ();
+  while (box->joined != NULL)
+    {
+      box = box->joined;
+      stream = box->handle;
+    }
+  result = _gcuda_driver.MemFreeAsync (address, stream);
+  _gcuda_graph_joins_unlock ();
+  return result;
+}
+
 CUresult
 _gcuda_graph_memory_release (CUdeviceptr address,
-                             CUstream stream,
-                             CUstream end)
+                             GCudaStreamBox *box,
+                             CUstream stream)
 {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   cuuint64_t capture = 0, now = 0;
@@ -422,7 +441,7 @@ _gcuda_graph_memory_release (CUdeviceptr address,
   switch (due)
     {
     case FREE_NODE:
-      result = _gcuda_driver.MemFreeAsync (address, end);
+      result = capture_free (address, box, stream);
       if (result == CUDA_SUCCESS)
         set_freed (address, TRUE);
       /* Another thread may have ended the capture: then it is decided anew. */

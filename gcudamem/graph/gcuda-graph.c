@@ -541,13 +541,13 @@ gcuda_graph_launch (GCudaGraph *self,
   call.touched[0] = exec;
   success = call.box->context == exec->context || _gcuda_context_box_check (exec->context, error);
   /* The driver would break the capture. */
-  if (success && call.box->kind != GCUDA_STREAM_LEGACY && !_gcuda_stream_call_refuse_capture (&call, what, &local))
+  if (success && !_gcuda_stream_call_refuse_capture (&call, what, &local))
     {
+      success = FALSE;
       if (g_error_matches (local, GCUDA_ERROR, GCUDA_ERROR_CAPTURING))
-        success = _gcuda_fail (error, GCUDA_ERROR_CAPTURING, "%s; a definition becomes a part of what is captured by gcuda_graph_builder_add_graph ()", local->message);
+        _gcuda_fail (error, GCUDA_ERROR_CAPTURING, "%s; a definition becomes a part of what is captured by gcuda_graph_builder_add_graph ()", local->message);
       else
         g_propagate_error (error, g_steal_pointer (&local));
-      success = FALSE;
     }
   if (!success)
     {

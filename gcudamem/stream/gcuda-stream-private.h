@@ -20,6 +20,7 @@ struct _GCudaStream
   int priority;
   gboolean blocking;
   gint closed;
+  const gint *over; /* something that it ends with, and keeps; or NULL */
 };
 
 struct _GCudaStreamClass
@@ -124,9 +125,6 @@ _gcuda_stream_call_refuse_capture (GCudaStreamCall *call,
 {
   return !g_atomic_int_get (&call->box->exposed) || _gcuda_stream_call_ask_capture (call, what, error);
 }
-
-/* Closes it, and tells nobody; FALSE if it was closed. */
-gboolean _gcuda_stream_end (GCudaStream *self);
 
 /* A stream object for a box, for the vfuncs of a program's memory resource. */
 GCudaStream *_gcuda_stream_new_for_box (GCudaStreamBox *box);

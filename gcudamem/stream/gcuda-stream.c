@@ -37,8 +37,8 @@ enum
 static GParamSpec *properties[N_PROPS];
 
 /* Gives the use of the driver's stream back, once. */
-gboolean
-_gcuda_stream_end (GCudaStream *self)
+static gboolean
+end (GCudaStream *self)
 {
   if (self->box == NULL || !g_atomic_int_compare_and_exchange (&self->closed, FALSE, TRUE))
     return FALSE;
@@ -51,7 +51,7 @@ _gcuda_stream_end (GCudaStream *self)
 static void
 gcuda_stream_dispose (GObject *object)
 {
-  _gcuda_stream_end (GCUDA_STREAM (object));
+  end (GCUDA_STREAM (object));
 
   G_OBJECT_CLASS (gcuda_stream_parent_class)->dispose (object);
 }
@@ -198,6 +198,12 @@ gcuda_stream_init (GCudaStream *self)
 
 /* Calls */
 
+static inline gboolean
+is_over (GCudaStream *self)
+{
+  return g_atomic_int_get (&self->closed) || G_UNLIKELY (self->over != NULL && g_atomic_int_get (self->over));
+}
+
 static inline GCudaStreamBox *
 hold (GCudaStream *self,
       const char *what,
@@ -219,7 +225,7 @@ hold (GCudaStream *self,
       return NULL;
     }
   /* After the use was taken: recipes may keep the driver's stream of a stream that is closed. */
-  if (g_atomic_int_get (&self->closed))
+  if (is_over (self))
     {
       _gcuda_fail (error, GCUDA_ERROR_CLOSED, "%s: the stream is closed", what);
       _gcuda_stream_box_unuse (box);
@@ -635,7 +641,7 @@ gcuda_stream_close (GCudaStream *self,
 {
   g_return_val_if_fail (GCUDA_IS_STREAM (self), FALSE);
 
-  if (_gcuda_stream_end (self))
+  if (end (self))
     {
       /* A handler may drop what the caller holds. */
       g_object_ref (self);
@@ -661,7 +667,7 @@ gcuda_stream_is_closed (GCudaStream *self)
 {
   g_return_val_if_fail (GCUDA_IS_STREAM (self), TRUE);
 
-  return self->box == NULL || g_atomic_int_get (&self->closed);
+  return self->box == NULL || is_over (self);
 }
 
 /**
