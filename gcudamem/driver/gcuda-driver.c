@@ -247,8 +247,9 @@ static const struct
 #undef FUNCTION
 };
 
-/* Which library to open, in @hint what to do if it is not there, and in @checked which driver that passes calls on to: the ordering checker is a part of the
- * simulated driver. The environment is not asked in a program that runs with another user's rights. */
+/* Which library to open, in @hint what to do if it is not there, and in @checked which driver that passes calls on to: the
+ * ordering checker is a part of the simulated driver. The environment is not asked in a program that runs with another user's
+ * rights. */
 static char *
 choose_library (char **checked,
                 const char **hint)

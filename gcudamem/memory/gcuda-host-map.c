@@ -254,8 +254,8 @@ synchronize (GCudaAllocation *allocation,
  *
  * Errors: `NOT_SUPPORTED` for memory of a device alone, and for `UNSYNCHRONIZED` where all of the device has to be idle;
  * `INVALID_ARGUMENT` for no or other flags, for writing the memory of a `GBytes`, for virtual memory that is not all
- * there, and for no stream; `CAPTURING`, and the
- * capture stays valid; `CLOSED`; `FORKED`; what the driver answers, for earlier work too. Then nothing is mapped.
+ * there, and for no stream; `CAPTURING`, and the capture stays valid; `CLOSED`; `FORKED`; what the driver answers, for earlier
+ * work too. Then nothing is mapped.
  *
  * Returns: (transfer full): a new map
  *

@@ -568,6 +568,14 @@ gcuda_event_record (GCudaEvent *self,
   return _gcuda_stream_call_end (&call, result, what, error);
 }
 
+static gboolean
+fail_captured (const char *what,
+               const char *which,
+               GError **error)
+{
+  return _gcuda_fail (error, GCUDA_ERROR_CAPTURING, "%s: %s was last recorded on a stream that was being captured, and marks no work until it is recorded again", what, which);
+}
+
 static GCudaEventBox *
 hold_uncaptured (GCudaEvent *self,
                  const char *what,
@@ -579,7 +587,7 @@ hold_uncaptured (GCudaEvent *self,
   if (held == NULL || g_atomic_pointer_get (&self->capture) == NULL)
     return held;
   _gcuda_event_drop (held);
-  _gcuda_fail (error, GCUDA_ERROR_CAPTURING, "%s: it was last recorded on a stream that was being captured, and marks no work until it is recorded again", what);
+  fail_captured (what, "it", error);
   return NULL;
 }
 
@@ -661,7 +669,8 @@ gcuda_event_synchronize (GCudaEvent *self,
  * The time from one event to another, both reached. It is negative if @end was reached first. Any thread.
  *
  * Errors: `TIMING_DISABLED` for an event made without timing; `NOT_RECORDED`; `CAPTURING` for one that was last recorded in a
- * capture; `NOT_READY` while one of them is still to be reached; `DIFFERENT_DEVICE` for events of two contexts; `INVALID_ARGUMENT` for no event; `CLOSED`; `FORKED`.
+ * capture; `NOT_READY` while one of them is still to be reached; `DIFFERENT_DEVICE` for events of two contexts;
+ * `INVALID_ARGUMENT` for no event; `CLOSED`; `FORKED`.
  *
  * Returns: milliseconds; 0 with @error set
  *
@@ -698,8 +707,7 @@ gcuda_event_elapsed_time (GCudaEvent *self,
     _gcuda_fail (error, GCUDA_ERROR_NOT_RECORDED, "%s: the %s was never recorded", what,
                  g_atomic_int_get (&self->recorded) ? "second" : "first");
   else if (g_atomic_pointer_get (&self->capture) != NULL || g_atomic_pointer_get (&end_event->capture) != NULL)
-    _gcuda_fail (error, GCUDA_ERROR_CAPTURING, "%s: the %s was last recorded on a stream that was being captured, and marks no work until it is recorded again", what,
-                 g_atomic_pointer_get (&self->capture) != NULL ? "first" : "second");
+    fail_captured (what, g_atomic_pointer_get (&self->capture) != NULL ? "the first" : "the second", error);
   else
     {
       result = _gcuda_driver.EventElapsedTime (&milliseconds, start_handle, end_handle);
