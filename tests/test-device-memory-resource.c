@@ -188,6 +188,8 @@ test_pool_life (Bed *bed,
   pattern_fill (buffer, 8, bed->stream);
   pattern_assert (buffer, 8, bed->stream);
   g_object_unref (buffer);
+  g_assert_true (gcuda_reclaim (NULL, &error));
+  g_assert_no_error (error);
   if (gcuda_test_is_simulated ())
     {
       g_auto (GStrv) log = gcuda_test_log_take ();
@@ -204,6 +206,118 @@ test_pool_life (Bed *bed,
       g_assert_cmpuint (destroyed, >, freed);
       g_assert_cmpuint (freed, >, 0);
     }
+}
+
+/* Each stream that memory of the pool was freed on is waited for, although nothing is left to wait for: a driver has the frees on
+ * its books until then. */
+static void
+test_pool_waits_for_streams (Bed *bed,
+                             gconstpointer data)
+{
+  g_autoptr (GError) error = NULL;
+  GCudaDeviceMemoryResource *pool = gcuda_device_memory_resource_new_pool (bed->device, 0, GCUDA_HANDLE_TYPES_NONE, &error);
+  GCudaStream *streams[20];
+  guint freed = 0, waited = 0, destroyed = 0;
+
+  if (!gcuda_test_is_simulated ())
+    {
+      g_test_skip ("asks which calls were made, and when");
+      return;
+    }
+  g_assert_no_error (error);
+  gcuda_test_log_start ();
+  for (guint i = 0; i < G_N_ELEMENTS (streams); i++)
+    {
+      streams[i] = gcuda_stream_new (bed->context, GCUDA_STREAM_FLAGS_NONE, 0, &error);
+      g_assert_no_error (error);
+      for (guint j = 0; j < 2; j++)
+        g_object_unref (gcuda_memory_resource_allocate (GCUDA_MEMORY_RESOURCE (pool), 4096, streams[i], &error));
+      g_assert_no_error (error);
+      /* Those that end before the pool does are not waited for. */
+      if (i % 2 == 1)
+        g_assert_finalize_object (g_steal_pointer (&streams[i]));
+    }
+  g_object_unref (pool);
+  g_assert_true (gcuda_reclaim (NULL, &error));
+  g_assert_no_error (error);
+  {
+    g_auto (GStrv) log = gcuda_test_log_take ();
+
+    for (guint i = 0; log[i] != NULL; i++)
+      {
+        if (strstr (log[i], "cuMemFreeAsync(") != NULL)
+          freed++;
+        if (strstr (log[i], "cuEventSynchronize(") != NULL && strstr (log[i], "= SUCCESS") != NULL)
+          {
+            g_assert_cmpuint (freed, ==, 2 * G_N_ELEMENTS (streams));
+            g_assert_cmpuint (destroyed, ==, 0);
+            waited++;
+          }
+        if (strstr (log[i], "cuMemPoolDestroy(") != NULL)
+          destroyed++;
+      }
+  }
+  g_assert_cmpuint (waited, ==, G_N_ELEMENTS (streams) / 2);
+  g_assert_cmpuint (destroyed, ==, 1);
+  for (guint i = 0; i < G_N_ELEMENTS (streams); i++)
+    g_clear_object (&streams[i]);
+}
+
+typedef struct
+{
+  GCudaStream *stream;
+  gint stop;
+  guint count;
+} Synchronizer;
+
+static gpointer
+synchronize_all_the_time (gpointer data)
+{
+  Synchronizer *self = data;
+
+  while (!g_atomic_int_get (&self->stop))
+    {
+      g_autoptr (GError) error = NULL;
+
+      g_assert_true (gcuda_stream_synchronize (self->stream, &error));
+      g_assert_no_error (error);
+      g_usleep (self->count++ % 100);
+    }
+  return NULL;
+}
+
+/* Pools of each kind end while another thread synchronizes the stream that their memory was freed on: a driver may meet the pool
+ * there after it was destroyed, and never come back. */
+static void
+test_pool_ends_while_synchronized (Bed *bed,
+                                   gconstpointer data)
+{
+  g_autoptr (GError) error = NULL;
+  Synchronizer synchronizer = { .stream = bed->stream };
+  GThread *thread = g_thread_new ("synchronizer", synchronize_all_the_time, &synchronizer);
+
+  for (guint i = 0; i < 60; i++)
+    {
+      g_autoptr (GCudaMemoryResource) resource = NULL;
+      g_autoptr (GCudaBuffer) buffer = NULL;
+
+      if (i % 10 == 9)
+        resource = GCUDA_MEMORY_RESOURCE (gcuda_pinned_memory_resource_new (bed->device, &error));
+      else if (i % 3 == 2)
+        resource = GCUDA_MEMORY_RESOURCE (gcuda_managed_memory_resource_new (bed->device, NULL, &error));
+      else
+        resource = GCUDA_MEMORY_RESOURCE (gcuda_device_memory_resource_new_pool (bed->device, 0, GCUDA_HANDLE_TYPES_NONE, &error));
+      g_assert_no_error (error);
+      buffer = gcuda_memory_resource_allocate (resource, 65536, bed->stream, &error);
+      g_assert_no_error (error);
+      g_assert_true (gcuda_buffer_fill (buffer, i, 1, bed->stream, &error));
+      g_assert_no_error (error);
+    }
+  g_assert_true (gcuda_reclaim (NULL, &error));
+  g_assert_no_error (error);
+  g_atomic_int_set (&synchronizer.stop, TRUE);
+  g_thread_join (thread);
+  g_assert_cmpuint (synchronizer.count, >, 0);
 }
 
 static void
@@ -374,6 +488,8 @@ main (int argc,
   bed_add ("/device-memory-resource/statistics", test_statistics);
   bed_add ("/device-memory-resource/trim", test_trim);
   bed_add ("/device-memory-resource/pool-life", test_pool_life);
+  bed_add ("/device-memory-resource/pool-waits-for-streams", test_pool_waits_for_streams);
+  bed_add ("/device-memory-resource/pool-ends-while-synchronized", test_pool_ends_while_synchronized);
   bed_add ("/device-memory-resource/bad-arguments", test_bad_arguments);
   bed_add ("/device-memory-resource/own-access", test_own_access);
   bed_add ("/device-memory-resource/capture-elsewhere", test_capture_elsewhere);

@@ -19,11 +19,18 @@ typedef struct
   GCudaContextBox *context; /* the device's primary context, with a use */
   char *name;               /* what an error message calls it */
 
-  /* Of a pool that devices were granted access to: revoking takes effect at once, so the last frees have to be done then. */
-  gint has_peers;
+  /*
+   * An owned pool is destroyed when the streams that its memory was freed on have passed the last free, and have been waited
+   * for. Before they passed, a peer may still use the memory, which it is revoked from at once. Before somebody waited, the
+   * driver has the frees on the streams' books: another thread that synchronizes such a stream meets the destroyed pool
+   * there, and never comes back, or dies.
+   */
   GMutex lock;
-  GArray *peers; /* CUdevice */
-  gint pending;  /* frees that their streams have not passed, and the resource */
+  GHashTable *streams;       /* of PoolStream by box, or NULL */
+  guint streams_limit;       /* how many to have before those are looked for that have ended */
+  GCudaStreamBox *recent[8]; /* which of them need not be looked up; read without the lock */
+  GArray *peers;             /* CUdevice that were granted access */
+  gint pending;              /* streams to be passed, and the resource */
 } GCudaMemoryPool;
 
 /* cuMemPoolCreate, which breaks no capture. */

@@ -3,17 +3,29 @@
 
 #include "gcuda-pool-statistics-private.h"
 
+/* A stream that memory of an owned pool was freed on. */
 typedef struct
 {
-  GCudaStreamWaiter waiter;
+  GCudaStreamWaiter waiter; /* after the resource is gone */
   GCudaMemoryPool *pool;
-} PoolFree;
+  GCudaStreamBox *box; /* a reference; the pool does not keep the driver's stream */
+} PoolStream;
+
+static void
+pool_stream_free (gpointer data)
+{
+  PoolStream *self = data;
+
+  _gcuda_stream_box_unref (self->box);
+  g_free (self);
+}
 
 static void
 pool_free (GCudaMemoryPool *pool)
 {
   _gcuda_context_box_unuse (pool->context);
   g_array_unref (pool->peers);
+  g_clear_pointer (&pool->streams, g_hash_table_unref);
   g_free (pool->name);
   g_mutex_clear (&pool->lock);
   g_free (pool);
@@ -78,13 +90,11 @@ pool_let_go (GCudaMemoryPool *pool)
 }
 
 static GCudaReclaimResult
-pool_free_passed (GCudaStreamWaiter *waiter)
+pool_stream_passed (GCudaStreamWaiter *waiter)
 {
-  PoolFree *self = (PoolFree *) waiter;
   GCudaStreamBox *box = waiter->box;
 
-  pool_let_go (self->pool);
-  g_free (self);
+  pool_let_go (((PoolStream *) waiter)->pool);
   _gcuda_stream_box_unuse (box);
   return GCUDA_RECLAIM_DONE;
 }
@@ -93,25 +103,85 @@ void
 _gcuda_memory_pool_release (GCudaMemoryPool *pool)
 {
   GCudaTeardown teardown;
+  GHashTableIter iter;
+  gpointer stream;
 
   if (!_gcuda_teardown_enter (&teardown))
     return;
+  if (pool->streams != NULL)
+    {
+      g_hash_table_iter_init (&iter, pool->streams);
+      while (g_hash_table_iter_next (&iter, NULL, &stream))
+        {
+          PoolStream *self = stream;
+
+          /* One that was destroyed since has nothing left. */
+          if (!_gcuda_stream_box_use (self->box))
+            continue;
+          g_atomic_int_inc (&pool->pending);
+          /* Of no thread: what was freed on anybody's per-thread default stream is behind the legacy one. */
+          _gcuda_stream_box_queue (self->box, &self->waiter, 0, pool_stream_passed);
+        }
+    }
   pool_let_go (pool);
   _gcuda_teardown_leave (&teardown);
 }
 
-static void
-pool_note_free (GCudaMemoryPool *pool,
-                GCudaStreamBox *box)
+static inline GCudaStreamBox **
+recent_place (GCudaMemoryPool *pool,
+              const GCudaStreamBox *box)
 {
-  PoolFree *note;
+  return &pool->recent[((guintptr) box / sizeof (GCudaStreamBox)) % G_N_ELEMENTS (pool->recent)];
+}
 
-  if (!_gcuda_stream_box_use (box))
-    return;
-  note = g_new0 (PoolFree, 1);
-  note->pool = pool;
-  g_atomic_int_inc (&pool->pending);
-  _gcuda_stream_box_queue (box, &note->waiter, _gcuda_thread_id (), pool_free_passed);
+static gboolean
+has_ended (gpointer key,
+           gpointer value,
+           gpointer user_data)
+{
+  GCudaMemoryPool *pool = user_data;
+  GCudaStreamBox *box = key;
+
+  if (g_atomic_int_get (&box->uses) > 0)
+    return FALSE;
+  if (g_atomic_pointer_get (recent_place (pool, box)) == box)
+    g_atomic_pointer_set (recent_place (pool, box), NULL);
+  return TRUE;
+}
+
+static void
+pool_remember_stream (GCudaMemoryPool *pool,
+                      GCudaStreamBox *box)
+{
+  PoolStream *self;
+
+  g_mutex_lock (&pool->lock);
+  if (pool->streams == NULL)
+    pool->streams = g_hash_table_new_full (NULL, NULL, NULL, pool_stream_free);
+  if (!g_hash_table_contains (pool->streams, box))
+    {
+      /* A long-lived pool sees many streams come and go. */
+      if (g_hash_table_size (pool->streams) >= pool->streams_limit)
+        {
+          g_hash_table_foreach_remove (pool->streams, has_ended, pool);
+          pool->streams_limit = 2 * g_hash_table_size (pool->streams) + G_N_ELEMENTS (pool->recent);
+        }
+      self = g_new0 (PoolStream, 1);
+      self->pool = pool;
+      self->box = _gcuda_stream_box_ref (box);
+      g_hash_table_insert (pool->streams, box, self);
+    }
+  g_atomic_pointer_set (recent_place (pool, box), box);
+  g_mutex_unlock (&pool->lock);
+}
+
+/* Under no lock for a stream that was used lately: this is a part of every free. @box is in use by the caller. */
+static inline void
+pool_note_stream (GCudaMemoryPool *pool,
+                  GCudaStreamBox *box)
+{
+  if (G_UNLIKELY (__atomic_load_n (recent_place (pool, box), __ATOMIC_RELAXED) != box))
+    pool_remember_stream (pool, box);
 }
 
 /* In another thread's global capture a call of a pool would break that capture, unless this thread is in relaxed mode. */
@@ -174,8 +244,8 @@ _gcuda_memory_pool_free (GCudaMemoryPool *self,
 {
   CUresult result = _gcuda_driver.MemFreeAsync (address, handle);
 
-  if (result == CUDA_SUCCESS && g_atomic_int_get (&self->has_peers))
-    pool_note_free (self, box);
+  if (G_LIKELY (result == CUDA_SUCCESS) && self->owned)
+    pool_note_stream (self, box);
   return result;
 }
 
@@ -212,8 +282,6 @@ _gcuda_memory_pool_set_access (GCudaMemoryPool *self,
       g_array_remove_index_fast (self->peers, i--);
   if (access)
     g_array_append_val (self->peers, device);
-  /* While there are peers frees are noted; none at another time can have work of a peer behind it. */
-  g_atomic_int_set (&self->has_peers, self->peers->len > 0);
   g_mutex_unlock (&self->lock);
   return CUDA_SUCCESS;
 }

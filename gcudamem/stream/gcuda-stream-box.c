@@ -244,8 +244,14 @@ drain (GCudaReclaimNode *node)
     }
   if (self->event != NULL)
     {
+      CUresult result = _gcuda_context_box_is_alive (self->context) ? _gcuda_driver.EventQuery (self->event) : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+
       /* Any answer but "not ready" means that there is nothing left to wait for. */
-      passed = !_gcuda_context_box_is_alive (self->context) || _gcuda_driver.EventQuery (self->event) != CUDA_ERROR_NOT_READY;
+      passed = result != CUDA_ERROR_NOT_READY;
+      /* This returns at once. But only by a call that waits does a driver take pool memory that was freed off its books, and
+       * a pool must not be destroyed before that. */
+      if (result == CUDA_SUCCESS)
+        _gcuda_driver.EventSynchronize (self->event);
       if (passed)
         {
           _gcuda_context_box_give_event (self->context, self->event, FALSE);
