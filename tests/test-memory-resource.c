@@ -26,6 +26,7 @@ typedef struct
   gint asked;          /* is_stream_ordered */
   gboolean reclaims;   /* from its deallocate_address */
   gint depth, deepest; /* of deallocate_address */
+  GCudaStream *closes; /* in its allocate_address */
 } TestResource;
 
 typedef GCudaMemoryResourceClass TestResourceClass;
@@ -56,6 +57,8 @@ test_resource_allocate (GCudaMemoryResource *resource,
     case ANSWER_UPSTREAM:
     default:
       g_atomic_int_inc (&self->allocated);
+      if (self->closes != NULL)
+        g_assert_true (gcuda_stream_close (self->closes, NULL));
       return gcuda_memory_resource_allocate_address (self->upstream, size, alignment, stream, error);
     }
 }
@@ -274,6 +277,46 @@ test_bound (Bed *bed,
   while (g_main_context_iteration (NULL, FALSE))
     ;
   g_assert_finalize_object (resource);
+}
+
+/* Resources on resources, more than a thread's calls usually are in one another; and the stream is closed in the innermost. */
+static void
+test_nested (Bed *bed,
+             gconstpointer data)
+{
+  g_autoptr (GError) error = NULL;
+  GCudaMemoryResource *nest[8];
+  GCudaStream *stream = gcuda_stream_new (bed->context, GCUDA_STREAM_FLAGS_NONE, 0, &error);
+  guint64 destroyed, address;
+
+  g_assert_no_error (error);
+  destroyed = gcuda_test_is_simulated () ? gcuda_test_count_calls ("cuStreamDestroy") : 0;
+  for (guint i = 0; i < G_N_ELEMENTS (nest); i++)
+    {
+      TestResource *resource = make (test_resource_get_type (), bed);
+
+      if (i > 0)
+        g_set_object (&resource->upstream, nest[i - 1]);
+      nest[i] = GCUDA_MEMORY_RESOURCE (resource);
+    }
+  for (guint i = 0; i < 2; i++)
+    {
+      address = gcuda_memory_resource_allocate_address (nest[G_N_ELEMENTS (nest) - 1], 4096, 0, stream, &error);
+      g_assert_no_error (error);
+      g_assert_cmpuint (address, !=, 0);
+      g_assert_true (gcuda_memory_resource_deallocate_address (nest[G_N_ELEMENTS (nest) - 1], address, 4096, 0, stream, &error));
+      g_assert_no_error (error);
+    }
+  ((TestResource *) nest[0])->closes = stream;
+  g_assert_cmpuint (gcuda_memory_resource_allocate_address (nest[G_N_ELEMENTS (nest) - 1], 4096, 0, stream, &error), ==, 0);
+  assert_error_and_clear (error, GCUDA_ERROR_CLOSED);
+  g_assert_finalize_object (stream);
+  for (guint i = 0; gcuda_test_is_simulated () && i < 10000 && gcuda_test_count_calls ("cuStreamDestroy") == destroyed; i++)
+    g_usleep (1000);
+  if (gcuda_test_is_simulated ())
+    g_assert_cmpuint (gcuda_test_count_calls ("cuStreamDestroy"), ==, destroyed + 1);
+  for (guint i = G_N_ELEMENTS (nest); i-- > 0;)
+    g_assert_finalize_object (nest[i]);
 }
 
 static gpointer
@@ -682,6 +725,7 @@ main (int argc,
 {
   gcuda_test_init (&argc, &argv);
   bed_add ("/memory-resource/bound", test_bound);
+  bed_add ("/memory-resource/nested", test_nested);
   bed_add ("/memory-resource/wrong-thread", test_wrong_thread);
   bed_add ("/memory-resource/thread-safe", test_thread_safe);
   bed_add ("/memory-resource/waits-for-stream", test_waits_for_stream);

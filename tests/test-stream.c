@@ -161,6 +161,102 @@ test_close_pending (Bed *bed,
   pattern_assert (buffer, 0x66, bed->stream);
 }
 
+typedef struct
+{
+  GCudaStream *stream;
+  GCudaBuffer *buffer;
+  gint begun;
+  gint stop;
+  gint done;
+} Caller;
+
+static gpointer
+synchronize_once (gpointer data)
+{
+  Caller *self = data;
+  g_autoptr (GError) error = NULL;
+
+  g_atomic_int_set (&self->begun, TRUE);
+  g_assert_true (gcuda_stream_synchronize (self->stream, &error));
+  g_assert_no_error (error);
+  return NULL;
+}
+
+/* Closed while another thread's call waits in it: the driver's stream lives until the call is over, and no longer. */
+static void
+test_close_under_call (Bed *bed,
+                       gconstpointer data)
+{
+  g_autoptr (GError) error = NULL;
+  Caller caller = { .stream = gcuda_stream_new (bed->context, GCUDA_STREAM_FLAGS_NONE, 0, &error) };
+  guint64 destroyed = gcuda_test_is_simulated () ? gcuda_test_count_calls ("cuStreamDestroy") : 0;
+  Blocker *blocker;
+  GThread *thread;
+
+  g_assert_no_error (error);
+  blocker = blocker_new (caller.stream);
+  thread = g_thread_new ("caller", synchronize_once, &caller);
+  while (!g_atomic_int_get (&caller.begun))
+    g_thread_yield ();
+  g_usleep (20000);
+  g_assert_true (gcuda_stream_close (caller.stream, &error));
+  g_assert_false (gcuda_stream_synchronize (caller.stream, &error));
+  assert_error_and_clear (error, GCUDA_ERROR_CLOSED);
+  if (gcuda_test_is_simulated ())
+    g_assert_cmpuint (gcuda_test_count_calls ("cuStreamDestroy"), ==, destroyed);
+  blocker_release (blocker);
+  g_thread_join (thread);
+  g_assert_finalize_object (caller.stream);
+  for (guint i = 0; gcuda_test_is_simulated () && i < 10000 && gcuda_test_count_calls ("cuStreamDestroy") == destroyed; i++)
+    g_usleep (1000);
+  if (gcuda_test_is_simulated ())
+    g_assert_cmpuint (gcuda_test_count_calls ("cuStreamDestroy"), ==, destroyed + 1);
+}
+
+static gpointer
+call_until_closed (gpointer data)
+{
+  Caller *self = data;
+  g_autoptr (GError) error = NULL;
+
+  g_atomic_int_inc (&self->begun);
+  while (gcuda_stream_query (self->stream, &error) || error == NULL)
+    g_atomic_int_inc (&self->done);
+  g_assert_error (error, GCUDA_ERROR, (int) GCUDA_ERROR_CLOSED);
+  return NULL;
+}
+
+/* Closed while threads call it all the time: each call is whole, or refused. */
+static void
+test_close_under_many (Bed *bed,
+                       gconstpointer data)
+{
+  g_autoptr (GError) error = NULL;
+  guint64 destroyed = gcuda_test_is_simulated () ? gcuda_test_count_calls ("cuStreamDestroy") : 0;
+  const guint rounds = 50;
+
+  for (guint i = 0; i < rounds; i++)
+    {
+      Caller caller = { .stream = gcuda_stream_new (bed->context, GCUDA_STREAM_FLAGS_NONE, 0, &error) };
+      GThread *threads[3];
+
+      g_assert_no_error (error);
+      for (guint j = 0; j < G_N_ELEMENTS (threads); j++)
+        threads[j] = g_thread_new ("caller", call_until_closed, &caller);
+      while (g_atomic_int_get (&caller.begun) < (gint) G_N_ELEMENTS (threads) || g_atomic_int_get (&caller.done) < (gint) i)
+        g_thread_yield ();
+      g_assert_true (gcuda_stream_close (caller.stream, &error));
+      g_assert_no_error (error);
+      for (guint j = 0; j < G_N_ELEMENTS (threads); j++)
+        g_thread_join (threads[j]);
+      g_assert_finalize_object (caller.stream);
+    }
+  for (guint i = 0; gcuda_test_is_simulated () && i < 10000 && gcuda_test_count_calls ("cuStreamDestroy") < destroyed + rounds; i++)
+    g_usleep (1000);
+  if (gcuda_test_is_simulated ())
+    g_assert_cmpuint (gcuda_test_count_calls ("cuStreamDestroy"), ==, destroyed + rounds);
+}
+
 static void
 test_bad_arguments (Bed *bed,
                     gconstpointer data)
@@ -463,6 +559,8 @@ main (int argc,
   bed_add ("/stream/order", test_order);
   bed_add ("/stream/closed", test_closed);
   bed_add ("/stream/close-pending", test_close_pending);
+  bed_add ("/stream/close-under-call", test_close_under_call);
+  bed_add ("/stream/close-under-many", test_close_under_many);
   bed_add ("/stream/bad-arguments", test_bad_arguments);
   bed_add ("/stream/foreign", test_foreign);
   bed_add ("/stream/host-function", test_host_function);

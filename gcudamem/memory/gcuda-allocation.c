@@ -651,9 +651,10 @@ _gcuda_allocate (GCudaMemoryResource *resource,
 {
   static const char what[] = "allocating";
   const GCudaResourceOperations *operations = _gcuda_memory_resource_operations (resource);
-  GCudaStreamCall call = { box, box->handle, { FALSE } };
+  GCudaStreamCall call;
   CUresult result, left;
 
+  _gcuda_stream_call_init (&call, box, NULL);
   if (operations == NULL)
     return allocate_by_program (resource, size, alignment, stream, address, error);
   if (_gcuda_stream_box_is_default (box))

@@ -553,34 +553,34 @@ check_alignment (guint64 *alignment,
   return TRUE;
 }
 
-/**
- * gcuda_memory_resource_allocate_address:
- * @self: a memory resource
- * @size: how many bytes, at least 1
- * @alignment: what the address is a multiple of, a power of two; 0 for 256
- * @stream: the stream in whose order the memory can be used
- * @error: return location for an error
- *
- * Allocates memory without a buffer. The caller gives it back with [method@MemoryResource.deallocate_address], or makes a
- * buffer of it with [method@MemoryResource.adopt_address]. This is for code that allocates very often, and for resources
- * that are built on others. Any thread, for a resource of the library's own.
- *
- * Errors: as [method@MemoryResource.allocate]; `INVALID_ARGUMENT` for size 0 or a bad alignment; `NOT_SUPPORTED` for an
- * alignment above 256 where the resource can't give it.
- *
- * Returns: the address; 0 with @error set
- *
- * Since: 0.1
- */
-guint64
-gcuda_memory_resource_allocate_address (GCudaMemoryResource *self,
-                                        guint64 size,
-                                        guint64 alignment,
-                                        GCudaStream *stream,
-                                        GError **error)
+/* An operation on an address is told nothing of contexts that others reset if it is @fast. */
+static GCudaStreamBox *
+note_stream (GCudaStream *stream,
+             gboolean fast,
+             const char *what,
+             gconstpointer **noted,
+             GError **error)
+{
+  GCudaStreamBox *box = _gcuda_stream_note (stream, what, noted, error);
+
+  if (G_UNLIKELY (box == NULL) || fast || _gcuda_context_box_check (box->context, error))
+    return box;
+  g_prefix_error (error, "%s: ", what);
+  _gcuda_stream_drop (box, *noted);
+  return NULL;
+}
+
+static inline guint64
+allocate_address (GCudaMemoryResource *self,
+                  guint64 size,
+                  guint64 alignment,
+                  GCudaStream *stream,
+                  gboolean fast,
+                  GError **error)
 {
   static const char what[] = "allocating an address";
   const GCudaResourceOperations *operations;
+  gconstpointer *noted;
   GCudaStreamBox *box;
   CUdeviceptr address = 0;
 
@@ -599,13 +599,114 @@ gcuda_memory_resource_allocate_address (GCudaMemoryResource *self,
       _gcuda_fail (error, GCUDA_ERROR_NOT_SUPPORTED, "%s: this resource aligns to %" G_GSIZE_FORMAT " bytes, not to %" G_GUINT64_FORMAT "; GCudaAlignedMemoryResource aligns its memory", what, MAX (operations->alignment, GCUDA_ALIGNMENT), alignment);
       return 0;
     }
-  box = _gcuda_stream_hold (stream, what, error);
+  box = note_stream (stream, fast, what, &noted, error);
   if (box == NULL)
     return 0;
   if (!check_thread (self, what, error) || !_gcuda_memory_resource_check (self, what, error) || !_gcuda_allocate (self, size, alignment, stream, box, &address, error))
     address = 0;
-  _gcuda_stream_box_unuse (box);
+  _gcuda_stream_drop (box, noted);
   return address;
+}
+
+/**
+ * gcuda_memory_resource_allocate_address:
+ * @self: a memory resource
+ * @size: how many bytes, at least 1
+ * @alignment: what the address is a multiple of, a power of two; 0 for 256
+ * @stream: the stream in whose order the memory can be used
+ * @error: return location for an error
+ *
+ * Allocates memory without a buffer. The caller gives it back with [method@MemoryResource.deallocate_address], or makes a
+ * buffer of it with [method@MemoryResource.adopt_address]. Any thread, for a resource of the library's own.
+ *
+ * This is the fast way, for code in C that allocates very often: it does not ask whether the stream's context was reset or
+ * destroyed by others meanwhile, after which a driver crashes the process. Where that may happen, and in the other languages, it is
+ * [method@MemoryResource.allocate_address_checked].
+ *
+ * Errors: as [method@MemoryResource.allocate]; `INVALID_ARGUMENT` for size 0 or a bad alignment; `NOT_SUPPORTED` for an
+ * alignment above 256 where the resource can't give it.
+ *
+ * Returns: the address; 0 with @error set
+ *
+ * Since: 0.1
+ */
+guint64
+gcuda_memory_resource_allocate_address (GCudaMemoryResource *self,
+                                        guint64 size,
+                                        guint64 alignment,
+                                        GCudaStream *stream,
+                                        GError **error)
+{
+  return allocate_address (self, size, alignment, stream, TRUE, error);
+}
+
+/**
+ * gcuda_memory_resource_allocate_address_checked: (rename-to gcuda_memory_resource_allocate_address)
+ * @self: a memory resource
+ * @size: how many bytes, at least 1
+ * @alignment: what the address is a multiple of, a power of two; 0 for 256
+ * @stream: the stream in whose order the memory can be used
+ * @error: return location for an error
+ *
+ * Allocates memory without a buffer. The caller gives it back with [method@MemoryResource.deallocate_address], or makes a
+ * buffer of it with [method@MemoryResource.adopt_address]. This is for resources that are built on others. Any thread, for a
+ * resource of the library's own.
+ *
+ * In C this is [method@MemoryResource.allocate_address] that looks whether the stream's context is still there.
+ *
+ * Errors: as [method@MemoryResource.allocate]; `INVALID_ARGUMENT` for size 0 or a bad alignment; `NOT_SUPPORTED` for an
+ * alignment above 256 where the resource can't give it.
+ *
+ * Returns: the address; 0 with @error set
+ *
+ * Since: 0.1
+ */
+guint64
+gcuda_memory_resource_allocate_address_checked (GCudaMemoryResource *self,
+                                                guint64 size,
+                                                guint64 alignment,
+                                                GCudaStream *stream,
+                                                GError **error)
+{
+  return allocate_address (self, size, alignment, stream, FALSE, error);
+}
+
+static inline gboolean
+deallocate_address (GCudaMemoryResource *self,
+                    guint64 address,
+                    guint64 size,
+                    guint64 alignment,
+                    GCudaStream *stream,
+                    gboolean fast,
+                    GError **error)
+{
+  static const char what[] = "freeing an address";
+  GCudaContextScope scope = { FALSE };
+  gconstpointer *noted;
+  GCudaStreamBox *box;
+  CUresult result = CUDA_SUCCESS;
+
+  g_return_val_if_fail (is_memory_resource (self), FALSE);
+
+  if (address == 0)
+    return _gcuda_fail (error, GCUDA_ERROR_INVALID_ARGUMENT, "%s: 0 is no address", what);
+  if (!check_alignment (&alignment, what, error) || !_gcuda_memory_resource_check (self, what, error))
+    return FALSE;
+  if (!check_thread (self, what, error))
+    return FALSE;
+  if (_gcuda_memory_resource_operations (self) == NULL && GCUDA_MEMORY_RESOURCE_GET_CLASS (self)->deallocate_address == NULL)
+    return _gcuda_fail (error, GCUDA_ERROR_RESOURCE_FAILED, "%s implements no deallocate_address", G_OBJECT_TYPE_NAME (self));
+  box = note_stream (stream, fast, what, &noted, error);
+  if (box == NULL)
+    return FALSE;
+  if (_gcuda_stream_box_is_default (box))
+    result = _gcuda_context_scope_enter (&scope, box->context->handle);
+  if (G_LIKELY (result == CUDA_SUCCESS))
+    result = _gcuda_free_address (self, address, size, alignment, box, box->handle, stream);
+  /* Once it is freed, to say that it failed, whatever comes now, would have the caller free it again. */
+  _gcuda_context_scope_leave (&scope);
+  _gcuda_stream_drop (box, noted);
+  return G_LIKELY (result == CUDA_SUCCESS) || _gcuda_fail_driver (error, result, "%s", what);
 }
 
 /**
@@ -620,6 +721,10 @@ gcuda_memory_resource_allocate_address (GCudaMemoryResource *self,
  * Gives memory back that has no buffer, in the order of @stream. There is no recipe: the caller gives the stream, and gets
  * the error. A resource that does not free in stream order frees at once: then the caller has to see to it that the work on
  * the memory is done. Any thread, for a resource of the library's own.
+ *
+ * This is the fast way, for code in C that allocates very often: it does not ask whether the stream's context was reset or
+ * destroyed by others meanwhile, after which a driver crashes the process. Where that may happen, and in the other languages, it is
+ * [method@MemoryResource.deallocate_address_checked].
  *
  * Errors: `INVALID_ARGUMENT` for address 0 or no stream; `INVALID_VALUE` for memory that the driver does not know;
  * `CLOSED`; `FORKED`; `WRONG_THREAD`.
@@ -636,26 +741,38 @@ gcuda_memory_resource_deallocate_address (GCudaMemoryResource *self,
                                           GCudaStream *stream,
                                           GError **error)
 {
-  static const char what[] = "freeing an address";
-  GCudaStreamCall call;
-  CUresult result;
+  return deallocate_address (self, address, size, alignment, stream, TRUE, error);
+}
 
-  g_return_val_if_fail (is_memory_resource (self), FALSE);
-
-  if (address == 0)
-    return _gcuda_fail (error, GCUDA_ERROR_INVALID_ARGUMENT, "%s: 0 is no address", what);
-  if (!check_alignment (&alignment, what, error) || !_gcuda_memory_resource_check (self, what, error))
-    return FALSE;
-  if (!check_thread (self, what, error))
-    return FALSE;
-  if (_gcuda_memory_resource_operations (self) == NULL && GCUDA_MEMORY_RESOURCE_GET_CLASS (self)->deallocate_address == NULL)
-    return _gcuda_fail (error, GCUDA_ERROR_RESOURCE_FAILED, "%s implements no deallocate_address", G_OBJECT_TYPE_NAME (self));
-  if (!_gcuda_stream_call_begin (&call, stream, what, error))
-    return FALSE;
-  result = _gcuda_free_address (self, address, size, alignment, call.box, call.handle, stream);
-  if (result != CUDA_SUCCESS)
-    return _gcuda_stream_call_end (&call, result, what, error);
-  /* It is freed: to say that it failed, whatever comes now, would have the caller free it again. */
-  _gcuda_stream_call_end (&call, CUDA_SUCCESS, what, NULL);
-  return TRUE;
+/**
+ * gcuda_memory_resource_deallocate_address_checked: (rename-to gcuda_memory_resource_deallocate_address)
+ * @self: a memory resource
+ * @address: an address that the resource allocated
+ * @size: the size it was allocated with
+ * @alignment: the alignment it was allocated with
+ * @stream: the stream in whose order to free it
+ * @error: return location for an error, or %NULL
+ *
+ * Gives memory back that has no buffer, in the order of @stream. There is no recipe: the caller gives the stream, and gets
+ * the error. A resource that does not free in stream order frees at once: then the caller has to see to it that the work on
+ * the memory is done. Any thread, for a resource of the library's own.
+ *
+ * In C this is [method@MemoryResource.deallocate_address] that looks whether the stream's context is still there.
+ *
+ * Errors: `INVALID_ARGUMENT` for address 0 or no stream; `INVALID_VALUE` for memory that the driver does not know;
+ * `CLOSED`; `FORKED`; `WRONG_THREAD`.
+ *
+ * Returns: %TRUE, or %FALSE with @error set, and then the memory is still the caller's
+ *
+ * Since: 0.1
+ */
+gboolean
+gcuda_memory_resource_deallocate_address_checked (GCudaMemoryResource *self,
+                                                  guint64 address,
+                                                  guint64 size,
+                                                  guint64 alignment,
+                                                  GCudaStream *stream,
+                                                  GError **error)
+{
+  return deallocate_address (self, address, size, alignment, stream, FALSE, error);
 }

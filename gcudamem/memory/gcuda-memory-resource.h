@@ -87,4 +87,19 @@ gboolean gcuda_memory_resource_deallocate_address (GCudaMemoryResource *self,
                                                    GCudaStream *stream,
                                                    GError **error);
 
+GCUDA_AVAILABLE_IN_0_1
+guint64 gcuda_memory_resource_allocate_address_checked (GCudaMemoryResource *self,
+                                                        guint64 size,
+                                                        guint64 alignment,
+                                                        GCudaStream *stream,
+                                                        GError **error);
+
+GCUDA_AVAILABLE_IN_0_1
+gboolean gcuda_memory_resource_deallocate_address_checked (GCudaMemoryResource *self,
+                                                           guint64 address,
+                                                           guint64 size,
+                                                           guint64 alignment,
+                                                           GCudaStream *stream,
+                                                           GError **error);
+
 G_END_DECLS

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "device/gcuda-context-box-private.h"
+#include "driver/gcuda-hazard-private.h"
 
 G_BEGIN_DECLS
 
@@ -27,7 +28,8 @@ typedef struct _GCudaStreamBox GCudaStreamBox;
 
 struct _GCudaStreamBox
 {
-  GCudaReclaimNode node; /* of the queue, or of the destruction that was put off */
+  GCudaReclaimNode node;    /* of the queue, or of the destruction that was put off */
+  GCudaReclaimNode leaving; /* of the object's use, where a call of another thread goes on */
   gint refs;
   gint uses;
   GCudaStreamKind kind;
@@ -82,6 +84,9 @@ _gcuda_stream_box_use (GCudaStreamBox *self)
 }
 
 void _gcuda_stream_box_end (GCudaStreamBox *self); /* after the last use */
+
+/* Gives the use of an object back that was marked as closed: later, if a call is under way that counts on it. */
+void _gcuda_stream_box_leave (GCudaStreamBox *self);
 
 static inline void
 _gcuda_stream_box_unuse (GCudaStreamBox *self)

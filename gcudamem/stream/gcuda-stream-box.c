@@ -100,6 +100,28 @@ _gcuda_stream_box_end (GCudaStreamBox *self)
   _gcuda_teardown_leave (&teardown);
 }
 
+static GCudaReclaimResult
+leave_later (GCudaReclaimNode *node)
+{
+  GCudaStreamBox *self = (gpointer) ((char *) node - G_STRUCT_OFFSET (GCudaStreamBox, leaving));
+
+  /* The call may last for as long as the GPU likes. */
+  if (_gcuda_hazard_is_noted (self))
+    return GCUDA_RECLAIM_BLOCKED;
+  _gcuda_stream_box_unuse (self);
+  return GCUDA_RECLAIM_DONE;
+}
+
+void
+_gcuda_stream_box_leave (GCudaStreamBox *self)
+{
+  _gcuda_hazard_barrier ();
+  if (G_LIKELY (!_gcuda_hazard_is_noted (self)))
+    _gcuda_stream_box_unuse (self);
+  else
+    _gcuda_reclaimer_push (&self->leaving, leave_later);
+}
+
 GCudaStreamState
 _gcuda_stream_box_teardown_enter (GCudaStreamBox *self,
                                   CUstream handle,

@@ -50,12 +50,29 @@ GCudaStreamBox *_gcuda_stream_hold (GCudaStream *self,
                                     const char *what,
                                     GError **error);
 
+/* The same without a count, for the length of a call and on its thread only: @noted is for the drop. Unchecked. */
+GCudaStreamBox *_gcuda_stream_note (GCudaStream *self,
+                                    const char *what,
+                                    gconstpointer **noted,
+                                    GError **error);
+
+static inline void
+_gcuda_stream_drop (GCudaStreamBox *box,
+                    gconstpointer *noted)
+{
+  if (G_LIKELY (noted != NULL))
+    _gcuda_hazard_clear (noted);
+  else
+    _gcuda_stream_box_unuse (box);
+}
+
 /* A user's driver call on a stream: holds the box, and makes its context current where a default stream needs it. */
 typedef struct _GCudaStreamCall GCudaStreamCall;
 
 struct _GCudaStreamCall
 {
-  GCudaStreamBox *box;
+  GCudaStreamBox *box; /* for the length of the call; who needs it longer takes a use */
+  gconstpointer *noted;
   CUstream handle;
   GCudaContextScope scope;
 
@@ -75,6 +92,24 @@ struct _GCudaStreamCall
   /* Of an allocation: memory that was about to be freed was waited for already, and the program asked. */
   gboolean settled;
 };
+
+/* Field by field: to clear the whole of it costs as much as all the rest of a short call. */
+static inline void
+_gcuda_stream_call_init (GCudaStreamCall *call,
+                         GCudaStreamBox *box,
+                         gconstpointer *noted)
+{
+  call->box = box;
+  call->noted = noted;
+  call->handle = box->handle;
+  call->scope.pushed = FALSE;
+  call->scope.counter = NULL;
+  call->keeper = NULL;
+  call->graph = NULL;
+  call->set = NULL;
+  call->explain = NULL;
+  call->settled = FALSE;
+}
 
 gboolean _gcuda_stream_call_begin (GCudaStreamCall *call,
                                    GCudaStream *stream,

@@ -44,7 +44,7 @@ end (GCudaStream *self)
     return FALSE;
   if (GCUDA_STREAM_GET_CLASS (self)->ending != NULL)
     GCUDA_STREAM_GET_CLASS (self)->ending (self);
-  _gcuda_stream_box_unuse (self->box);
+  _gcuda_stream_box_leave (self->box);
   return TRUE;
 }
 
@@ -204,34 +204,28 @@ is_over (GCudaStream *self)
   return g_atomic_int_get (&self->closed) || G_UNLIKELY (self->over != NULL && g_atomic_int_get (self->over));
 }
 
+static GCudaStreamBox *
+fail_closed (const char *what,
+             GError **error)
+{
+  _gcuda_fail (error, GCUDA_ERROR_CLOSED, "%s: the stream is closed", what);
+  return NULL;
+}
+
+/* The box, before it is in use. */
 static inline GCudaStreamBox *
-hold (GCudaStream *self,
+look (GCudaStream *self,
       const char *what,
       GError **error)
 {
-  GCudaStreamBox *box;
-
-  if (!GCUDA_IS_STREAM (self))
+  if (G_UNLIKELY (!GCUDA_IS_STREAM (self)))
     {
       _gcuda_fail (error, GCUDA_ERROR_INVALID_ARGUMENT, "%s: no stream was given", what);
       return NULL;
     }
   if (!_gcuda_driver_check (error))
     return NULL;
-  box = self->box;
-  if (box == NULL || !_gcuda_stream_box_use (box))
-    {
-      _gcuda_fail (error, GCUDA_ERROR_CLOSED, "%s: the stream is closed", what);
-      return NULL;
-    }
-  /* After the use was taken: recipes may keep the driver's stream of a stream that is closed. */
-  if (is_over (self))
-    {
-      _gcuda_fail (error, GCUDA_ERROR_CLOSED, "%s: the stream is closed", what);
-      _gcuda_stream_box_unuse (box);
-      return NULL;
-    }
-  return box;
+  return G_LIKELY (self->box != NULL) ? self->box : fail_closed (what, error);
 }
 
 GCudaStreamBox *
@@ -239,7 +233,17 @@ _gcuda_stream_hold_unchecked (GCudaStream *self,
                               const char *what,
                               GError **error)
 {
-  return hold (self, what, error);
+  GCudaStreamBox *box = look (self, what, error);
+
+  if (G_UNLIKELY (box == NULL))
+    return NULL;
+  if (!_gcuda_stream_box_use (box))
+    return fail_closed (what, error);
+  /* After the use was taken: recipes may keep the driver's stream of a stream that is closed. */
+  if (G_LIKELY (!is_over (self)))
+    return box;
+  _gcuda_stream_box_unuse (box);
+  return fail_closed (what, error);
 }
 
 GCudaStreamBox *
@@ -247,7 +251,7 @@ _gcuda_stream_hold (GCudaStream *self,
                     const char *what,
                     GError **error)
 {
-  GCudaStreamBox *box = hold (self, what, error);
+  GCudaStreamBox *box = _gcuda_stream_hold_unchecked (self, what, error);
 
   if (G_UNLIKELY (box == NULL) || G_LIKELY (_gcuda_context_box_check (box->context, error)))
     return box;
@@ -256,30 +260,51 @@ _gcuda_stream_hold (GCudaStream *self,
   return NULL;
 }
 
+GCudaStreamBox *
+_gcuda_stream_note (GCudaStream *self,
+                    const char *what,
+                    gconstpointer **noted,
+                    GError **error)
+{
+  GCudaStreamBox *box = look (self, what, error);
+
+  if (G_UNLIKELY (box == NULL))
+    return NULL;
+  *noted = _gcuda_hazard_note (box);
+  if (G_UNLIKELY (*noted == NULL) && !_gcuda_stream_box_use (box))
+    return fail_closed (what, error);
+  if (G_LIKELY (!is_over (self)))
+    return box;
+  _gcuda_stream_drop (box, *noted);
+  return fail_closed (what, error);
+}
+
 gboolean
 _gcuda_stream_call_begin (GCudaStreamCall *call,
                           GCudaStream *stream,
                           const char *what,
                           GError **error)
 {
+  gconstpointer *noted;
+  GCudaStreamBox *box = _gcuda_stream_note (stream, what, &noted, error);
   CUresult result;
 
-  call->box = _gcuda_stream_hold (stream, what, error);
-  if (call->box == NULL)
+  if (G_UNLIKELY (box == NULL))
     return FALSE;
-  call->handle = call->box->handle;
-  call->scope = (GCudaContextScope){ FALSE };
-  call->keeper = NULL;
-  call->graph = NULL;
-  call->set = NULL;
-  call->explain = NULL;
-  if (!_gcuda_stream_box_is_default (call->box))
+  if (G_UNLIKELY (!_gcuda_context_box_check (box->context, error)))
+    {
+      g_prefix_error (error, "%s: ", what);
+      _gcuda_stream_drop (box, noted);
+      return FALSE;
+    }
+  _gcuda_stream_call_init (call, box, noted);
+  if (!_gcuda_stream_box_is_default (box))
     return TRUE;
-  result = _gcuda_context_scope_enter (&call->scope, call->box->context->handle);
+  result = _gcuda_context_scope_enter (&call->scope, box->context->handle);
   if (result == CUDA_SUCCESS)
     return TRUE;
   _gcuda_fail_driver (error, result, "%s: making the context of the default stream current", what);
-  _gcuda_stream_box_unuse (call->box);
+  _gcuda_stream_drop (box, noted);
   return FALSE;
 }
 
@@ -326,7 +351,7 @@ _gcuda_stream_call_end (GCudaStreamCall *call,
     }
   else if (G_UNLIKELY (left != CUDA_SUCCESS))
     _gcuda_fail_driver (error, left, "%s: restoring the current context", what);
-  _gcuda_stream_box_unuse (call->box);
+  _gcuda_stream_drop (call->box, call->noted);
   return result == CUDA_SUCCESS && left == CUDA_SUCCESS;
 }
 

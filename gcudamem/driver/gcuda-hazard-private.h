@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include "gcuda-driver-private.h"
+
+G_BEGIN_DECLS
+
+/*
+ * Hazard pointers: for as long as a thread uses a thing it has that written down, where whoever ends the thing looks. That costs
+ * a plain store, where a count would cost two locked operations and the cache line between threads; the price is paid by the
+ * one who ends it, with a barrier on all threads.
+ *
+ * User: note, then look whether the thing has ended. Ender: mark it as ended, _gcuda_hazard_barrier (), and let go what nobody
+ * has noted; what somebody has, later.
+ */
+#define GCUDA_HAZARDS 4 /* that a thread has at a time; calls nest no deeper */
+
+typedef struct _GCudaHazards GCudaHazards;
+
+struct _GCudaHazards
+{
+  GCudaHazards *next;
+  gconstpointer noted[GCUDA_HAZARDS];
+};
+
+extern GCUDA_THREAD_LOCAL GCudaHazards *_gcuda_own_hazards; /* NULL until they are asked for */
+GCudaHazards *_gcuda_hazards_new (void);
+
+/* Where it is noted; NULL: it is not, count instead. */
+static inline gconstpointer *
+_gcuda_hazard_note (gconstpointer thing)
+{
+  GCudaHazards *own = _gcuda_own_hazards;
+
+  if (G_UNLIKELY (own == NULL))
+    {
+      own = _gcuda_hazards_new ();
+      if (own == NULL)
+        return NULL;
+    }
+  for (guint i = 0; i < GCUDA_HAZARDS; i++)
+    if (G_LIKELY (own->noted[i] == NULL))
+      {
+        __atomic_store_n (&own->noted[i], thing, __ATOMIC_RELAXED);
+        /* No read of what follows is to be moved before it. The processor is told by the ender's barrier. */
+        __atomic_signal_fence (__ATOMIC_SEQ_CST);
+        return &own->noted[i];
+      }
+  return NULL;
+}
+
+static inline void
+_gcuda_hazard_clear (gconstpointer *place)
+{
+  __atomic_store_n (place, NULL, __ATOMIC_RELEASE);
+}
+
+void _gcuda_hazard_barrier (void);
+gboolean _gcuda_hazard_is_noted (gconstpointer thing);
+
+G_END_DECLS
