@@ -234,6 +234,7 @@ test_after_finish (Bed *bed,
   g_assert_null (gcuda_graph_builder_finish (builder, &error));
   assert_error_and_clear (error, GCUDA_ERROR_CLOSED);
   g_assert_false (gcuda_buffer_fill (a, 1, 1, GCUDA_STREAM (builder), &error));
+  g_assert_nonnull (strstr (error->message, "graph builder"));
   assert_error_and_clear (error, GCUDA_ERROR_CLOSED);
   g_assert_null (gcuda_graph_builder_fork (builder, &error));
   assert_error_and_clear (error, GCUDA_ERROR_CLOSED);

@@ -240,6 +240,7 @@ gcuda_graph_builder_class_init (GCudaGraphBuilderClass *klass)
   GCudaStreamClass *stream_class = (GCudaStreamClass *) klass;
 
   G_OBJECT_CLASS (klass)->finalize = gcuda_graph_builder_finalize;
+  stream_class->closed = "the graph builder is finished or closed, and its capture over";
   stream_class->ending = gcuda_graph_builder_ending;
   stream_class->captured_function = gcuda_graph_builder_captured_function;
 }

@@ -27,6 +27,7 @@ struct _GCudaStreamClass
 {
   GObjectClass parent_class;
 
+  const char *closed; /* what an error says of one that is */
   /* Once, when the object ends: while its box is in use still. */
   void (*ending) (GCudaStream *self);
   /* A host function was captured: until the capture ends, a reference to the stream in it would be one to itself. */

@@ -112,6 +112,7 @@ gcuda_stream_class_init (GCudaStreamClass *klass)
   GObjectClass *object_class = G_OBJECT_CLASS (klass);
   const GParamFlags flags = G_PARAM_READABLE | G_PARAM_STATIC_STRINGS;
 
+  klass->closed = "the stream is closed";
   object_class->dispose = gcuda_stream_dispose;
   object_class->finalize = gcuda_stream_finalize;
   object_class->get_property = gcuda_stream_get_property;
@@ -205,10 +206,11 @@ is_over (GCudaStream *self)
 }
 
 static GCudaStreamBox *
-fail_closed (const char *what,
+fail_closed (GCudaStream *self,
+             const char *what,
              GError **error)
 {
-  _gcuda_fail (error, GCUDA_ERROR_CLOSED, "%s: the stream is closed", what);
+  _gcuda_fail (error, GCUDA_ERROR_CLOSED, "%s: %s", what, GCUDA_STREAM_GET_CLASS (self)->closed);
   return NULL;
 }
 
@@ -225,7 +227,7 @@ look (GCudaStream *self,
     }
   if (!_gcuda_driver_check (error))
     return NULL;
-  return G_LIKELY (self->box != NULL) ? self->box : fail_closed (what, error);
+  return G_LIKELY (self->box != NULL) ? self->box : fail_closed (self, what, error);
 }
 
 GCudaStreamBox *
@@ -238,12 +240,12 @@ _gcuda_stream_hold_unchecked (GCudaStream *self,
   if (G_UNLIKELY (box == NULL))
     return NULL;
   if (!_gcuda_stream_box_use (box))
-    return fail_closed (what, error);
+    return fail_closed (self, what, error);
   /* After the use was taken: recipes may keep the driver's stream of a stream that is closed. */
   if (G_LIKELY (!is_over (self)))
     return box;
   _gcuda_stream_box_unuse (box);
-  return fail_closed (what, error);
+  return fail_closed (self, what, error);
 }
 
 GCudaStreamBox *
@@ -272,11 +274,11 @@ _gcuda_stream_note (GCudaStream *self,
     return NULL;
   *noted = _gcuda_hazard_note (box);
   if (G_UNLIKELY (*noted == NULL) && !_gcuda_stream_box_use (box))
-    return fail_closed (what, error);
+    return fail_closed (self, what, error);
   if (G_LIKELY (!is_over (self)))
     return box;
   _gcuda_stream_drop (box, *noted);
-  return fail_closed (what, error);
+  return fail_closed (self, what, error);
 }
 
 gboolean
