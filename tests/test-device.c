@@ -121,19 +121,28 @@ test_memory_info (Bed *bed,
                   gconstpointer data)
 {
   g_autoptr (GError) error = NULL;
-  g_autoptr (GCudaMemoryInfo) before = gcuda_device_get_memory_info (bed->device, &error);
-  g_autoptr (GCudaMemoryInfo) during = NULL;
   g_autoptr (GCudaSynchronousMemoryResource) resource = gcuda_synchronous_memory_resource_new (bed->context, &error);
-  g_autoptr (GCudaBuffer) buffer = NULL;
+  gboolean seen = FALSE;
 
   g_assert_no_error (error);
-  g_assert_cmpuint (gcuda_memory_info_get_total (before), >, 0);
-  g_assert_cmpuint (gcuda_memory_info_get_free (before), <=, gcuda_memory_info_get_total (before));
-  buffer = gcuda_memory_resource_allocate (GCUDA_MEMORY_RESOURCE (resource), 64 << 20, bed->stream, &error);
-  g_assert_no_error (error);
-  during = gcuda_device_get_memory_info (bed->device, &error);
-  g_assert_no_error (error);
-  g_assert_cmpuint (gcuda_memory_info_get_free (during) + (60 << 20), <=, gcuda_memory_info_get_free (before));
+  /* Other processes may give memory back meanwhile. */
+  for (guint i = 0; i < 100 && !seen; i++)
+    {
+      g_autoptr (GCudaMemoryInfo) before = gcuda_device_get_memory_info (bed->device, &error);
+      g_autoptr (GCudaMemoryInfo) during = NULL;
+      g_autoptr (GCudaBuffer) buffer = NULL;
+
+      g_assert_no_error (error);
+      g_assert_cmpuint (gcuda_memory_info_get_total (before), >, 0);
+      g_assert_cmpuint (gcuda_memory_info_get_free (before), <=, gcuda_memory_info_get_total (before));
+      buffer = gcuda_memory_resource_allocate (GCUDA_MEMORY_RESOURCE (resource), 64 << 20, bed->stream, &error);
+      g_assert_no_error (error);
+      during = gcuda_device_get_memory_info (bed->device, &error);
+      g_assert_no_error (error);
+      seen = gcuda_memory_info_get_free (during) + (60 << 20) <= gcuda_memory_info_get_free (before);
+      g_assert_true (seen || !gcuda_test_is_simulated ());
+    }
+  g_assert_true (seen);
 }
 
 static void

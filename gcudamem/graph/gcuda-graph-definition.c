@@ -343,7 +343,8 @@ gcuda_graph_definition_get_nodes (GCudaGraphDefinition *self,
  *
  * Errors: `INVALID_ARGUMENT` for unknown flags, or the body of a conditional node; `NOT_SUPPORTED` for a graph that allocates
  * memory while another executable graph of it is open, and for flags that this graph or driver can't do; `CAPTURING` for an
- * @upload_stream that is being captured; `CLOSED`; `FORKED`; what the driver answers.
+ * @upload_stream that is being captured; `STREAM_CAPTURE_UNSUPPORTED` while a stream is being captured, by this thread or in global
+ * mode by another, unless that is in relaxed mode: the driver breaks that capture; `CLOSED`; `FORKED`; what the driver answers.
  *
  * Returns: (transfer full): a new executable graph
  *

@@ -1512,7 +1512,7 @@ instantiate (CUgraphExec *out, CUgraph hGraph, unsigned long long flags)
   return CUDA_SUCCESS;
 }
 
-SIM_ENTRY (cuGraphInstantiate, 0, (CUgraphExec *, phGraphExec), (CUgraph, hGraph), (CUgraphNode *, phErrorNode), (char *, logBuffer), (size_t, bufferSize))
+SIM_ENTRY (cuGraphInstantiate, SIM_UNSAFE, (CUgraphExec *, phGraphExec), (CUgraph, hGraph), (CUgraphNode *, phErrorNode), (char *, logBuffer), (size_t, bufferSize))
 {
   (void) phErrorNode;
   (void) logBuffer;
@@ -1520,7 +1520,7 @@ SIM_ENTRY (cuGraphInstantiate, 0, (CUgraphExec *, phGraphExec), (CUgraph, hGraph
   return instantiate (phGraphExec, hGraph, 0);
 }
 
-SIM_ENTRY (cuGraphInstantiate_v2, 0, (CUgraphExec *, phGraphExec), (CUgraph, hGraph), (CUgraphNode *, phErrorNode), (char *, logBuffer), (size_t, bufferSize))
+SIM_ENTRY (cuGraphInstantiate_v2, SIM_UNSAFE, (CUgraphExec *, phGraphExec), (CUgraph, hGraph), (CUgraphNode *, phErrorNode), (char *, logBuffer), (size_t, bufferSize))
 {
   (void) phErrorNode;
   (void) logBuffer;
@@ -1528,14 +1528,14 @@ SIM_ENTRY (cuGraphInstantiate_v2, 0, (CUgraphExec *, phGraphExec), (CUgraph, hGr
   return instantiate (phGraphExec, hGraph, 0);
 }
 
-SIM_ENTRY (cuGraphInstantiateWithFlags, 0, (CUgraphExec *, phGraphExec), (CUgraph, hGraph), (unsigned long long, flags))
+SIM_ENTRY (cuGraphInstantiateWithFlags, SIM_UNSAFE, (CUgraphExec *, phGraphExec), (CUgraph, hGraph), (unsigned long long, flags))
 {
   return instantiate (phGraphExec, hGraph, flags);
 }
 
 static CUresult upload (SimExec *exec, SimStream *stream);
 
-SIM_ENTRY_SZ (cuGraphInstantiateWithParams, 0, (CUgraphExec *, phGraphExec), (CUgraph, hGraph), (CUDA_GRAPH_INSTANTIATE_PARAMS *, instantiateParams))
+SIM_ENTRY_SZ (cuGraphInstantiateWithParams, SIM_UNSAFE, (CUgraphExec *, phGraphExec), (CUgraph, hGraph), (CUDA_GRAPH_INSTANTIATE_PARAMS *, instantiateParams))
 {
   SimStream *stream = NULL;
   CUresult result;

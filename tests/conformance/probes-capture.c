@@ -15,6 +15,7 @@ void probe_user_object_over (void);
 void probe_graph_keep (void);
 void probe_copy_updates (void);
 void probe_launch_captured (void);
+void probe_instantiate_captured (void);
 void probe_cap_end (void);
 
 static CUdeviceptr memory;
@@ -930,4 +931,34 @@ probe_launch_captured (void)
   only (C (cuStreamSynchronize, beside), "synchronize the other");
   C (cuMemFreeAsync, p, s);
   only (C (cuStreamSynchronize, s), "synchronize");
+}
+
+/* Another graph is made executable while a stream is being captured. */
+void
+probe_instantiate_captured (void)
+{
+  CUgraphExec exec;
+  CUgraphNode node;
+  CUgraph copies;
+  CUdeviceptr p;
+  CUstream s;
+  CUresult r;
+  char what[80];
+
+  C (cuStreamCreate, &s, CU_STREAM_NON_BLOCKING);
+  C (cuMemAlloc, &p, 4096);
+  copies = one_copy (3, p, p + 2048, s, &node);
+  for (int mode = 0; mode < 3; mode++)
+    {
+      begin (s, mode);
+      g_snprintf (what, sizeof what, "mode %d", mode);
+      r = C (cuGraphInstantiate, &exec, copies, 0);
+      only (r, what);
+      if (r == CUDA_SUCCESS)
+        C (cuGraphExecDestroy, exec);
+      g_snprintf (what, sizeof what, "mode %d, end", mode);
+      end (s, what);
+    }
+  C (cuGraphDestroy, copies);
+  C (cuMemFree, p);
 }

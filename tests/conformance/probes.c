@@ -53,6 +53,7 @@ void probe_graph_use (void);
 void probe_graph_keep (void);
 void probe_copy_updates (void);
 void probe_launch_captured (void);
+void probe_instantiate_captured (void);
 void probe_cap_end (void);
 void probe_managed_places (void);
 void probe_two_devices_copy (void);
@@ -160,6 +161,7 @@ const Probe probes[] = {
   { "graph_keep", probe_graph_keep, FALSE },
   { "copy_updates", probe_copy_updates, FALSE },
   { "launch_captured", probe_launch_captured, FALSE },
+  { "instantiate_captured", probe_instantiate_captured, FALSE },
   { "cap_end", probe_cap_end, FALSE },
   { "managed_places", probe_managed_places, FALSE },
   { "two_devices_copy", probe_two_devices_copy, FALSE },
