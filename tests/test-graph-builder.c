@@ -555,36 +555,6 @@ test_deallocation_stream (Bed *bed,
 
 /* Host functions */
 
-typedef struct
-{
-  gint called;
-  gint destroyed;
-} Call;
-
-static void
-call_run (gpointer data)
-{
-  g_atomic_int_inc (&((Call *) data)->called);
-}
-
-static void
-call_destroyed (gpointer data)
-{
-  g_atomic_int_inc (&((Call *) data)->destroyed);
-}
-
-static void
-iterate_until_is (gint *number,
-                  gint expected)
-{
-  gint64 deadline = g_get_monotonic_time () + 10 * G_TIME_SPAN_SECOND;
-
-  while (g_atomic_int_get (number) != expected && g_get_monotonic_time () < deadline)
-    if (!g_main_context_iteration (NULL, FALSE))
-      g_usleep (200);
-  g_assert_cmpint (g_atomic_int_get (number), ==, expected);
-}
-
 /* Called for each launch, in the main context; let go when graph and launches are gone. */
 static void
 test_host_function (Bed *bed,
@@ -594,7 +564,7 @@ test_host_function (Bed *bed,
   GCudaGraphBuilder *builder = begin (bed, GCUDA_CAPTURE_MODE_GLOBAL);
   g_autoptr (GCudaGraphBuilder) forked = gcuda_graph_builder_fork (builder, &error);
   g_autoptr (GCudaGraph) graph = NULL;
-  Call calls[2] = { { 0 } };
+  Call calls[2] = { { NULL } };
 
   g_assert_true (gcuda_stream_launch_host_function (GCUDA_STREAM (builder), call_run, &calls[0], call_destroyed, &error));
   assert_no_error (error);

@@ -876,42 +876,12 @@ test_update_arguments (Bed *bed,
   pattern_assert (b, 1, bed->stream);
 }
 
-typedef struct
-{
-  gint called;
-  gint destroyed;
-} Call;
-
-static void
-call_run (gpointer data)
-{
-  g_atomic_int_inc (&((Call *) data)->called);
-}
-
-static void
-call_destroyed (gpointer data)
-{
-  g_atomic_int_inc (&((Call *) data)->destroyed);
-}
-
-static void
-iterate_until_is (gint *number,
-                  gint expected)
-{
-  gint64 deadline = g_get_monotonic_time () + 10 * G_TIME_SPAN_SECOND;
-
-  while (g_atomic_int_get (number) != expected && g_get_monotonic_time () < deadline)
-    if (!g_main_context_iteration (NULL, FALSE))
-      g_usleep (200);
-  g_assert_cmpint (g_atomic_int_get (number), ==, expected);
-}
-
 static void
 test_host_function (Bed *bed,
                     gconstpointer data)
 {
   g_autoptr (GError) error = NULL;
-  Call calls[3] = { { 0 } };
+  Call calls[3] = { { NULL } };
   GCudaGraphDefinition *definition = define (bed);
   g_autoptr (GCudaGraphNode) node = gcuda_graph_definition_add_host_function (definition, NULL, 0, call_run, &calls[0], call_destroyed, &error);
   g_autoptr (GCudaGraph) graph = NULL;

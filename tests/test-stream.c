@@ -164,10 +164,8 @@ test_close_pending (Bed *bed,
 typedef struct
 {
   GCudaStream *stream;
-  GCudaBuffer *buffer;
   gint begun;
-  gint stop;
-  gint done;
+  gint done; /* calls */
 } Caller;
 
 static gpointer
@@ -343,32 +341,6 @@ test_foreign (Bed *bed,
 
 /* Host functions */
 
-typedef struct
-{
-  GThread *thread;
-  gint called;
-  gint destroyed;
-} Call;
-
-static void
-call_run (gpointer data)
-{
-  Call *call = data;
-
-  g_assert_true (call->thread == g_thread_self ());
-  g_assert_false (call->destroyed);
-  g_atomic_int_inc (&call->called);
-}
-
-static void
-call_destroy (gpointer data)
-{
-  Call *call = data;
-
-  g_assert_true (call->thread == g_thread_self ());
-  g_atomic_int_inc (&call->destroyed);
-}
-
 static void
 test_host_function (Bed *bed,
                     gconstpointer data)
@@ -376,7 +348,7 @@ test_host_function (Bed *bed,
   g_autoptr (GError) error = NULL;
   Call call = { g_thread_self () };
 
-  g_assert_true (gcuda_stream_launch_host_function (bed->stream, call_run, &call, call_destroy, &error));
+  g_assert_true (gcuda_stream_launch_host_function (bed->stream, call_run, &call, call_destroyed, &error));
   g_assert_no_error (error);
   g_assert_true (gcuda_stream_synchronize (bed->stream, &error));
   g_assert_no_error (error);
@@ -398,7 +370,7 @@ own_loop (gpointer data)
   Call call = { g_thread_self () };
 
   g_main_context_push_thread_default (context);
-  g_assert_true (gcuda_stream_launch_host_function (bed->stream, call_run, &call, call_destroy, &error));
+  g_assert_true (gcuda_stream_launch_host_function (bed->stream, call_run, &call, call_destroyed, &error));
   g_assert_no_error (error);
   while (!g_atomic_int_get (&call.destroyed))
     g_main_context_iteration (context, TRUE);
@@ -423,19 +395,19 @@ test_host_function_refused (Bed *bed,
   Call call = { g_thread_self () };
 
   g_assert_true (gcuda_stream_close (closed, &error));
-  g_assert_false (gcuda_stream_launch_host_function (closed, call_run, &call, call_destroy, &error));
+  g_assert_false (gcuda_stream_launch_host_function (closed, call_run, &call, call_destroyed, &error));
   assert_error_and_clear (error, GCUDA_ERROR_CLOSED);
   /* Each time the data is let go, at once. */
   g_assert_cmpint (call.destroyed, ==, 1);
   call.destroyed = 0;
-  g_assert_false (gcuda_stream_launch_host_function (bed->stream, NULL, &call, call_destroy, &error));
+  g_assert_false (gcuda_stream_launch_host_function (bed->stream, NULL, &call, call_destroyed, &error));
   assert_error_and_clear (error, GCUDA_ERROR_INVALID_ARGUMENT);
   g_assert_cmpint (call.destroyed, ==, 1);
   call.destroyed = 0;
   if (gcuda_test_is_simulated ())
     {
       gcuda_test_fail_calls ("cuLaunchHostFunc:1=OUT_OF_MEMORY");
-      g_assert_false (gcuda_stream_launch_host_function (bed->stream, call_run, &call, call_destroy, &error));
+      g_assert_false (gcuda_stream_launch_host_function (bed->stream, call_run, &call, call_destroyed, &error));
       assert_error_and_clear (error, GCUDA_ERROR_OUT_OF_MEMORY);
       gcuda_test_fail_calls (NULL);
       g_assert_cmpint (call.destroyed, ==, 1);

@@ -24,8 +24,6 @@ static CUevent raw_event;
 static CUmemoryPool raw_pool;
 static CUdeviceptr raw_address, raw_other;
 
-typedef void (*Step) (void);
-
 static void
 settle (void)
 {
@@ -34,38 +32,13 @@ settle (void)
   gcuda_stream_synchronize (hidden_stream, NULL);
 }
 
-static double
-one_round (Step step)
-{
-  gint64 start = now ();
-
-  for (guint i = 0; i < COUNT; i++)
-    step ();
-  return (double) (now () - start) / COUNT;
-}
-
 static void
 row (const char *name,
      Step raw,
      Step ours,
      const char *budget)
 {
-  double raw_times[ROUNDS], our_times[ROUNDS], raw_median, our_median;
-
-  settle ();
-  one_round (raw);
-  settle ();
-  one_round (ours);
-  for (guint i = 0; i < ROUNDS; i++)
-    {
-      settle ();
-      raw_times[i] = one_round (raw);
-      settle ();
-      our_times[i] = one_round (ours);
-    }
-  raw_median = median (raw_times, ROUNDS);
-  our_median = median (our_times, ROUNDS);
-  g_print ("%-44s %9.1f %9.1f %9.1f %7.2f   %s\n", name, raw_median, our_median, our_median - raw_median, our_median / raw_median, budget);
+  compare_calls (name, COUNT, settle, raw, ours, budget);
 }
 
 static CUresult (*fast_alloc) (CUdeviceptr *, size_t, CUmemoryPool, CUstream);
@@ -292,7 +265,7 @@ bytes_per_buffer (void)
   before = mallinfo2 ().uordblks;
   for (guint i = 0; i < count; i++)
     buffers[i] = gcuda_memory_resource_allocate (resource, 512, stream, NULL);
-  g_print ("%-44s %9.1f bytes above the driver's %.1f   300\n", "host memory of a live buffer",
+  g_print ("%-52s %9.1f bytes above the driver's %.1f   300\n", "host memory of a live buffer",
            ((double) (mallinfo2 ().uordblks - before) - (double) raw) / count, (double) raw / count);
   for (guint i = 0; i < count; i++)
     g_object_unref (buffers[i]);
@@ -420,7 +393,7 @@ main (void)
   (raw_context);
 
   g_print ("%s, %s\n", gcuda_device_get_name (device), gcuda_driver_info_is_simulated (info) ? "simulated driver: only differences between versions of this library mean anything" : "real driver");
-  g_print ("%-44s %9s %9s %9s %7s   %s\n", "nanoseconds a call, medians", "raw", "ours", "more", "ratio", "budget");
+  g_print ("%-52s %9s %9s %9s %7s   %s\n", "nanoseconds a call, medians", "raw", "ours", "more", "ratio", "budget");
   row ("pool: address pair", raw_pair, address_pair, "raw + 40");
   row ("pool: address pair, stream's handle not known", raw_pair, hidden_address_pair, "raw + 40");
   row ("pool: buffer pair (raw: with object and modes)", raw_buffer_pair, buffer_pair, "raw + 100");
@@ -444,7 +417,7 @@ main (void)
   row ("for scale: context id", nothing, raw_id, "");
   row ("for scale: two capture-mode exchanges", nothing, raw_mode, "");
   row ("for scale: an empty object, made and dropped", nothing, object_pair, "");
-  g_print ("%-44s %9.2f %9.2f %9.2f %7.2f   %s\n", "from nothing to the first buffer, ms", median (raw_first, 9) / 1e6, median (our_first, 9) / 1e6,
+  g_print ("%-52s %9.2f %9.2f %9.2f %7.2f   %s\n", "from nothing to the first buffer, ms", median (raw_first, 9) / 1e6, median (our_first, 9) / 1e6,
            (median (our_first, 9) - median (raw_first, 9)) / 1e6, median (our_first, 9) / median (raw_first, 9), "raw + 5");
   bytes_per_buffer ();
   return 0;

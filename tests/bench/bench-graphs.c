@@ -28,8 +28,6 @@ static CUresult (*fast_destroy) (CUgraphExec);
 static CUresult (*fast_update) (CUgraphExec, CUgraphNode, const CUDA_MEMSET_NODE_PARAMS *, CUcontext);
 static CUresult (*fast_fill) (CUdeviceptr, unsigned char, size_t, CUstream);
 
-typedef void (*Step) (void);
-
 static void
 must (CUresult result)
 {
@@ -46,38 +44,13 @@ settle (void)
   gcuda_reclaim (NULL, NULL);
 }
 
-static double
-one_round (Step step)
-{
-  gint64 start = now ();
-
-  for (guint i = 0; i < COUNT; i++)
-    step ();
-  return (double) (now () - start) / COUNT;
-}
-
 static void
 row (const char *name,
      Step raw,
      Step ours,
      const char *budget)
 {
-  double raw_times[ROUNDS], our_times[ROUNDS], raw_median, our_median;
-
-  settle ();
-  one_round (raw);
-  settle ();
-  one_round (ours);
-  for (guint i = 0; i < ROUNDS; i++)
-    {
-      settle ();
-      raw_times[i] = one_round (raw);
-      settle ();
-      our_times[i] = one_round (ours);
-    }
-  raw_median = median (raw_times, ROUNDS);
-  our_median = median (our_times, ROUNDS);
-  g_print ("%-52s %9.1f %9.1f %9.1f %7.2f   %s\n", name, raw_median, our_median, our_median - raw_median, our_median / raw_median, budget);
+  compare_calls (name, COUNT, settle, raw, ours, budget);
 }
 
 static void CUDA_CB

@@ -61,3 +61,44 @@ median (double *values,
   qsort (values, count, sizeof *values, compare_doubles);
   return values[count / 2];
 }
+
+/* One call of what is measured. */
+typedef void (*Step) (void);
+
+static inline double
+time_calls (Step step,
+            guint count)
+{
+  gint64 start = now ();
+
+  for (guint i = 0; i < count; i++)
+    step ();
+  return (double) (now () - start) / count;
+}
+
+/* A row: nanoseconds a call, of the raw driver and of the library in turns, each round from where @settle has brought things. */
+static inline void
+compare_calls (const char *name,
+               guint count,
+               Step settle,
+               Step raw,
+               Step ours,
+               const char *budget)
+{
+  double raw_times[ROUNDS], our_times[ROUNDS], raw_median, our_median;
+
+  settle ();
+  time_calls (raw, count);
+  settle ();
+  time_calls (ours, count);
+  for (guint i = 0; i < ROUNDS; i++)
+    {
+      settle ();
+      raw_times[i] = time_calls (raw, count);
+      settle ();
+      our_times[i] = time_calls (ours, count);
+    }
+  raw_median = median (raw_times, ROUNDS);
+  our_median = median (our_times, ROUNDS);
+  g_print ("%-52s %9.1f %9.1f %9.1f %7.2f   %s\n", name, raw_median, our_median, our_median - raw_median, our_median / raw_median, budget);
+}

@@ -436,3 +436,34 @@ iterate_until (gint *flag)
         g_usleep (200);
     }
 }
+
+void
+iterate_until_is (gint *number,
+                  gint expected)
+{
+  gint64 deadline = g_get_monotonic_time () + 10 * G_TIME_SPAN_SECOND;
+
+  while (g_atomic_int_get (number) != expected && g_get_monotonic_time () < deadline)
+    if (!g_main_context_iteration (NULL, FALSE))
+      g_usleep (200);
+  g_assert_cmpint (g_atomic_int_get (number), ==, expected);
+}
+
+void
+call_run (gpointer data)
+{
+  Call *call = data;
+
+  g_assert_true (call->thread == NULL || call->thread == g_thread_self ());
+  g_assert_cmpint (g_atomic_int_get (&call->destroyed), ==, 0);
+  g_atomic_int_inc (&call->called);
+}
+
+void
+call_destroyed (gpointer data)
+{
+  Call *call = data;
+
+  g_assert_true (call->thread == NULL || call->thread == g_thread_self ());
+  g_atomic_int_inc (&call->destroyed);
+}

@@ -117,7 +117,20 @@ void capture_end (Capture *capture);
 void in_thread (GThreadFunc func,
                 gpointer data);
 
-/* Iterates the default main context until the flag is set, 10 seconds at most. */
+/* Iterates the default main context until the flag is set, or the number is what is expected, 10 seconds at most. */
 void iterate_until (gint *flag);
+void iterate_until_is (gint *number,
+                       gint expected);
+
+/* A program's host function: it counts, and asserts that it is called and let go on its thread, if it has one. */
+typedef struct
+{
+  GThread *thread;
+  gint called;
+  gint destroyed;
+} Call;
+
+void call_run (gpointer data);
+void call_destroyed (gpointer data);
 
 G_END_DECLS
