@@ -740,12 +740,31 @@ allocate_until_stopped (gpointer data)
   return NULL;
 }
 
+static gpointer
+query_once (gpointer data)
+{
+  g_autoptr (GError) error = NULL;
+
+  gcuda_stream_query (all.stream, &error);
+  g_assert_no_error (error);
+  return NULL;
+}
+
+/* Each of its threads comes to the library for the first time, and ends. */
+static gpointer
+come_and_go (gpointer data)
+{
+  while (!g_atomic_int_get (&stop))
+    g_thread_join (g_thread_new ("once", query_once, NULL));
+  return NULL;
+}
+
 /* The other threads are anywhere in the library when the process is copied. */
 static int
 child_fork_busy (void)
 {
   g_autoptr (GError) reason = NULL;
-  GThread *threads[3];
+  GThread *threads[3], *more;
   GCudaBuffer *buffers[3];
 
   make_all (FALSE);
@@ -757,6 +776,7 @@ child_fork_busy (void)
   g_assert_true (gcuda_reclaim (NULL, &reason));
   for (guint i = 0; i < G_N_ELEMENTS (threads); i++)
     threads[i] = g_thread_new ("allocates", allocate_until_stopped, buffers[i]);
+  more = g_thread_new ("comes and goes", come_and_go, NULL);
   for (guint i = 0; i < 30; i++)
     {
       gint at = g_atomic_int_get (&rounds);
@@ -779,6 +799,7 @@ child_fork_busy (void)
       wait_for (pid);
     }
   g_atomic_int_set (&stop, TRUE);
+  g_thread_join (more);
   for (guint i = 0; i < G_N_ELEMENTS (threads); i++)
     {
       g_thread_join (threads[i]);

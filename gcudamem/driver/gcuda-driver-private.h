@@ -74,6 +74,7 @@ typedef struct
 {
   CUstreamCaptureMode mode;
   gboolean permitted;
+  struct _GCudaHazards *hazards; /* where it is noted; NULL: it is counted */
 } GCudaTeardown;
 
 gboolean _gcuda_teardown_enter (GCudaTeardown *teardown);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#include "gcuda-driver-private.h"
+#include "gcuda-hazard-private.h"
 #include "gcuda-reclaimer-private.h"
 
 #include <dlfcn.h>
@@ -20,22 +20,31 @@ static char *driver_path;
 static gboolean driver_simulated;
 GCudaChecker _gcuda_checker;
 
-/* Exit gate: closed by the exit handler; calls in the background that are under way are counted. */
+/* Exit gate: closed by the exit handler; teardowns that are under way are noted, or counted where they can't be. */
 static gint gate_closed;
 static gint gate_users;
-static GCUDA_THREAD_LOCAL gint own_uses; /* the calling thread's part of them */
+static GCUDA_THREAD_LOCAL gint own_uses; /* the calling thread's part of both */
 
 /* Forks under way. A child must not inherit a driver that this library was in the middle of using. */
 static gint forks;
 
+/* After the gate was closed, or a fork announced: until no more than these teardowns are left, a second at most. */
 static void
-before_fork (void)
+wait_for_teardowns (gint left,
+                    gulong interval)
 {
   gint64 deadline = g_get_monotonic_time () + G_TIME_SPAN_SECOND;
 
+  _gcuda_hazard_barrier ();
+  while (g_atomic_int_get (&gate_users) + _gcuda_hazard_teardowns () > left && g_get_monotonic_time () < deadline)
+    g_usleep (interval);
+}
+
+static void
+before_fork (void)
+{
   g_atomic_int_inc (&forks);
-  while (g_atomic_int_get (&gate_users) > own_uses && g_get_monotonic_time () < deadline)
-    g_usleep (20);
+  wait_for_teardowns (own_uses, 20);
 }
 
 static void
@@ -53,14 +62,11 @@ after_fork_in_child (void)
 static void
 exiting (void)
 {
-  gint64 deadline = g_get_monotonic_time () + G_TIME_SPAN_SECOND;
-
   if (_gcuda_driver_forked ())
     return;
   g_atomic_int_set (&gate_closed, 1);
   /* The driver's own exit handler runs after this one: nothing of ours may be inside it by then. */
-  while (g_atomic_int_get (&gate_users) > 0 && g_get_monotonic_time () < deadline)
-    g_usleep (50);
+  wait_for_teardowns (0, 50);
   _gcuda_homes_report_left ();
 }
 
@@ -77,6 +83,27 @@ _gcuda_driver_exiting (void)
   return g_atomic_int_get (&gate_closed) != 0;
 }
 
+static inline void
+enter_gate (GCudaHazards *own)
+{
+  if (G_LIKELY (own != NULL))
+    {
+      __atomic_store_n (&own->teardowns, own->teardowns + 1, __ATOMIC_RELAXED);
+      __atomic_signal_fence (__ATOMIC_SEQ_CST);
+    }
+  else
+    g_atomic_int_inc (&gate_users);
+}
+
+static inline void
+leave_gate (GCudaHazards *own)
+{
+  if (G_LIKELY (own != NULL))
+    __atomic_store_n (&own->teardowns, own->teardowns - 1, __ATOMIC_RELEASE);
+  else
+    g_atomic_int_add (&gate_users, -1);
+}
+
 gboolean
 _gcuda_teardown_enter (GCudaTeardown *teardown)
 {
@@ -84,11 +111,12 @@ _gcuda_teardown_enter (GCudaTeardown *teardown)
     {
       if (_gcuda_driver_forked () || g_atomic_int_get (&gate_closed))
         return FALSE;
-      g_atomic_int_inc (&gate_users);
-      /* Again: the gate may have closed, or a fork begun, before we were counted. */
+      teardown->hazards = _gcuda_hazards_own ();
+      enter_gate (teardown->hazards);
+      /* Again: the gate may have closed, or a fork begun, before this could be seen. */
       if (!g_atomic_int_get (&gate_closed) && (g_atomic_int_get (&forks) == 0 || own_uses > 0))
         break;
-      g_atomic_int_add (&gate_users, -1);
+      leave_gate (teardown->hazards);
       if (!g_atomic_int_get (&gate_closed))
         g_usleep (20);
     }
@@ -107,7 +135,7 @@ _gcuda_teardown_leave (GCudaTeardown *teardown)
   if (teardown->permitted && !g_atomic_int_get (&gate_closed) && _gcuda_driver.ThreadExchangeStreamCaptureMode (&teardown->mode) != CUDA_SUCCESS)
     _gcuda_driver.ThreadExchangeStreamCaptureMode (&teardown->mode);
   own_uses--;
-  g_atomic_int_add (&gate_users, -1);
+  leave_gate (teardown->hazards);
 }
 
 CUresult

@@ -11,7 +11,7 @@ G_BEGIN_DECLS
  * one who ends it, with a barrier on all threads.
  *
  * User: note, then look whether the thing has ended. Ender: mark it as ended, _gcuda_hazard_barrier (), and let go what nobody
- * has noted; what somebody has, later.
+ * has noted; what somebody has, later. No locks: a teardown and a forked child come here too.
  */
 #define GCUDA_HAZARDS 4 /* that a thread has at a time; calls nest no deeper */
 
@@ -20,25 +20,30 @@ typedef struct _GCudaHazards GCudaHazards;
 struct _GCudaHazards
 {
   GCudaHazards *next;
+  gint taken;     /* by a thread */
+  gint teardowns; /* that the thread is in; by the same rules */
   gconstpointer noted[GCUDA_HAZARDS];
 };
 
-extern GCUDA_THREAD_LOCAL GCudaHazards *_gcuda_own_hazards; /* NULL until they are asked for */
+extern GCUDA_THREAD_LOCAL GCudaHazards *_gcuda_hazards_of_thread; /* NULL until they are asked for */
 GCudaHazards *_gcuda_hazards_new (void);
+
+/* The calling thread's; NULL where the system has no such barrier: count instead. */
+static inline GCudaHazards *
+_gcuda_hazards_own (void)
+{
+  GCudaHazards *own = _gcuda_hazards_of_thread;
+
+  return G_LIKELY (own != NULL) ? own : _gcuda_hazards_new ();
+}
 
 /* Where it is noted; NULL: it is not, count instead. */
 static inline gconstpointer *
 _gcuda_hazard_note (gconstpointer thing)
 {
-  GCudaHazards *own = _gcuda_own_hazards;
+  GCudaHazards *own = _gcuda_hazards_own ();
 
-  if (G_UNLIKELY (own == NULL))
-    {
-      own = _gcuda_hazards_new ();
-      if (own == NULL)
-        return NULL;
-    }
-  for (guint i = 0; i < GCUDA_HAZARDS; i++)
+  for (guint i = 0; G_LIKELY (own != NULL) && i < GCUDA_HAZARDS; i++)
     if (G_LIKELY (own->noted[i] == NULL))
       {
         __atomic_store_n (&own->noted[i], thing, __ATOMIC_RELAXED);
@@ -57,5 +62,8 @@ _gcuda_hazard_clear (gconstpointer *place)
 
 void _gcuda_hazard_barrier (void);
 gboolean _gcuda_hazard_is_noted (gconstpointer thing);
+
+/* How many teardowns all threads are in that noted theirs. */
+gint _gcuda_hazard_teardowns (void);
 
 G_END_DECLS

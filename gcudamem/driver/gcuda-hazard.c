@@ -2,16 +2,20 @@
 #include "gcuda-hazard-private.h"
 
 #include <linux/membarrier.h>
+#include <stdlib.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-static void hazards_free (gpointer data);
+#define CACHE_LINES 128 /* no thread writes where another one does */
 
-GCUDA_THREAD_LOCAL GCudaHazards *_gcuda_own_hazards = NULL;
+static void thread_ends (gpointer data);
 
-static GPrivate owner = G_PRIVATE_INIT (hazards_free);
-static GMutex lock;
-static GCudaHazards *all; /* of the threads that have any */
+GCUDA_THREAD_LOCAL GCudaHazards *_gcuda_hazards_of_thread;
+
+static GPrivate owner = G_PRIVATE_INIT (thread_ends);
+
+/* As many as there were threads at a time. None is ever freed: a thread that ends leaves its own to the next. */
+static GCudaHazards *all;
 
 static int
 membarrier (int command)
@@ -22,29 +26,18 @@ membarrier (int command)
 static gboolean
 is_supported (void)
 {
-  static gsize answer = 0;
+  static gint answer = 0; /* two threads may both ask the system */
 
-  if (g_once_init_enter (&answer))
-    g_once_init_leave (&answer, membarrier (MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) == 0 ? 1 : 2);
-  return answer == 1;
+  if (g_atomic_int_get (&answer) == 0)
+    g_atomic_int_set (&answer, membarrier (MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) == 0 ? 1 : -1);
+  return g_atomic_int_get (&answer) > 0;
 }
 
-/* The thread ends. */
 static void
-hazards_free (gpointer data)
+thread_ends (gpointer data)
 {
-  GCudaHazards *self = data;
-
-  _gcuda_own_hazards = NULL;
-  g_mutex_lock (&lock);
-  for (GCudaHazards **link = &all; *link != NULL; link = &(*link)->next)
-    if (*link == self)
-      {
-        *link = self->next;
-        break;
-      }
-  g_mutex_unlock (&lock);
-  g_free (self);
+  _gcuda_hazards_of_thread = NULL;
+  g_atomic_int_set (&((GCudaHazards *) data)->taken, FALSE);
 }
 
 GCudaHazards *
@@ -54,38 +47,52 @@ _gcuda_hazards_new (void)
 
   if (!is_supported ())
     return NULL;
-  self = g_new0 (GCudaHazards, 1);
-  g_mutex_lock (&lock);
-  self->next = all;
-  all = self;
-  g_mutex_unlock (&lock);
+  for (self = g_atomic_pointer_get (&all); self != NULL; self = self->next)
+    if (!g_atomic_int_get (&self->taken) && g_atomic_int_compare_and_exchange (&self->taken, FALSE, TRUE))
+      break;
+  if (self == NULL)
+    {
+      self = aligned_alloc (CACHE_LINES, CACHE_LINES);
+      if (self == NULL)
+        return NULL;
+      *self = (GCudaHazards){ .taken = TRUE };
+      do
+        self->next = g_atomic_pointer_get (&all);
+      while (!g_atomic_pointer_compare_and_exchange (&all, self->next, self));
+    }
   g_private_set (&owner, self);
-  _gcuda_own_hazards = self;
+  _gcuda_hazards_of_thread = self;
   return self;
 }
 
 void
 _gcuda_hazard_barrier (void)
 {
-  gboolean others;
-
-  /* A thread that comes into the list later has taken this lock, and sees what was marked before. */
-  g_mutex_lock (&lock);
-  others = all != NULL && (all != _gcuda_own_hazards || all->next != NULL);
-  g_mutex_unlock (&lock);
-  if (others)
-    membarrier (MEMBARRIER_CMD_PRIVATE_EXPEDITED);
+  /* A thread that takes its own after this look sees what was marked before it: both are ordered with all else. */
+  for (GCudaHazards *one = g_atomic_pointer_get (&all); one != NULL; one = one->next)
+    if (one != _gcuda_hazards_of_thread && g_atomic_int_get (&one->taken))
+      {
+        membarrier (MEMBARRIER_CMD_PRIVATE_EXPEDITED);
+        return;
+      }
 }
 
 gboolean
 _gcuda_hazard_is_noted (gconstpointer thing)
 {
-  gboolean noted = FALSE;
-
-  g_mutex_lock (&lock);
-  for (GCudaHazards *one = all; one != NULL && !noted; one = one->next)
+  for (GCudaHazards *one = g_atomic_pointer_get (&all); one != NULL; one = one->next)
     for (guint i = 0; i < GCUDA_HAZARDS; i++)
-      noted |= __atomic_load_n (&one->noted[i], __ATOMIC_ACQUIRE) == thing;
-  g_mutex_unlock (&lock);
-  return noted;
+      if (__atomic_load_n (&one->noted[i], __ATOMIC_ACQUIRE) == thing)
+        return TRUE;
+  return FALSE;
+}
+
+gint
+_gcuda_hazard_teardowns (void)
+{
+  gint count = 0;
+
+  for (GCudaHazards *one = g_atomic_pointer_get (&all); one != NULL; one = one->next)
+    count += __atomic_load_n (&one->teardowns, __ATOMIC_ACQUIRE);
+  return count;
 }
