@@ -229,7 +229,7 @@ test_pool_waits_for_streams (Bed *bed,
       for (guint j = 0; j < 2; j++)
         g_object_unref (gcuda_memory_resource_allocate (GCUDA_MEMORY_RESOURCE (pool), 4096, streams[i], &error));
       g_assert_no_error (error);
-      /* Those that end before the pool does are not waited for. */
+      /* Some end before the pool does. */
       if (i % 2 == 1)
         g_assert_finalize_object (g_steal_pointer (&streams[i]));
     }
@@ -246,18 +246,92 @@ test_pool_waits_for_streams (Bed *bed,
             freed++;
           if (strstr (log[i], "cuEventSynchronize(") != NULL && strstr (log[i], "= SUCCESS") != NULL)
             {
-              g_assert_cmpuint (freed, ==, 2 * G_N_ELEMENTS (streams));
               g_assert_cmpuint (destroyed, ==, 0);
               waited++;
             }
           if (strstr (log[i], "cuMemPoolDestroy(") != NULL)
             destroyed++;
         }
-      g_assert_cmpuint (waited, ==, G_N_ELEMENTS (streams) / 2);
+      g_assert_cmpuint (freed, ==, 2 * G_N_ELEMENTS (streams));
+      g_assert_cmpuint (waited, ==, G_N_ELEMENTS (streams));
       g_assert_cmpuint (destroyed, ==, 1);
     }
   for (guint i = 0; i < G_N_ELEMENTS (streams); i++)
     g_clear_object (&streams[i]);
+}
+
+/* The same for memory that was freed on what ends with no stream of the driver's: a default stream, of whatever object, or a stream
+ * of others. One without an owner is not touched once its object is gone. */
+static void
+test_pool_waits_for_others_streams (Bed *bed,
+                                    gconstpointer data)
+{
+  enum
+  {
+    LEGACY,
+    PER_THREAD,
+    OWNED,
+    OWNERLESS,
+  };
+  g_autoptr (GError) error = NULL;
+
+  assert_cuda (RAW (cuCtxPushCurrent) (gcuda_context_get_cuda_context (bed->context)));
+  for (guint kind = LEGACY; kind <= OWNERLESS; kind++)
+    {
+      GCudaDeviceMemoryResource *pool = gcuda_device_memory_resource_new_pool (bed->device, 0, GCUDA_HANDLE_TYPES_NONE, &error);
+      g_autoptr (GObject) owner = g_object_new (G_TYPE_OBJECT, NULL);
+      CUstream raw = NULL;
+      guint waited = 0, destroyed = 0;
+
+      g_assert_no_error (error);
+      if (kind >= OWNED)
+        assert_cuda (RAW (cuStreamCreate) (&raw, CU_STREAM_NON_BLOCKING));
+      if (gcuda_test_can_fail_calls ())
+        gcuda_test_log_start ();
+      for (guint i = 0; i < 3; i++)
+        {
+          GCudaStream *stream;
+          GCudaBuffer *buffer;
+
+          if (kind == LEGACY)
+            stream = gcuda_stream_new_legacy_default (bed->context, &error);
+          else if (kind == PER_THREAD)
+            stream = gcuda_stream_new_per_thread_default (bed->context, &error);
+          else
+            stream = gcuda_stream_new_for_handle (bed->context, (guintptr) raw, kind == OWNED ? owner : NULL, &error);
+          g_assert_no_error (error);
+          buffer = gcuda_memory_resource_allocate (GCUDA_MEMORY_RESOURCE (pool), 4096, stream, &error);
+          g_assert_no_error (error);
+          pattern_fill (buffer, i, stream);
+          g_object_unref (buffer);
+          g_object_unref (stream);
+        }
+      g_object_unref (pool);
+      if (kind == OWNERLESS)
+        assert_cuda (RAW (cuStreamDestroy) (raw));
+      g_assert_true (gcuda_reclaim (NULL, &error));
+      g_assert_no_error (error);
+      if (gcuda_test_can_fail_calls ())
+        {
+          g_auto (GStrv) log = gcuda_test_log_take ();
+
+          for (guint i = 0; log[i] != NULL; i++)
+            {
+              if (strstr (log[i], "cuEventSynchronize(") != NULL && strstr (log[i], "= SUCCESS") != NULL)
+                waited += destroyed == 0;
+              if (strstr (log[i], "cuMemPoolDestroy(") != NULL)
+                destroyed++;
+            }
+          g_assert_cmpuint (waited, ==, kind <= PER_THREAD ? 1 : 3);
+          g_assert_cmpuint (destroyed, ==, 1);
+        }
+      if (kind == OWNED)
+        assert_cuda (RAW (cuStreamDestroy) (raw));
+      while (g_main_context_iteration (NULL, FALSE))
+        ;
+      g_assert_cmpuint (owner->ref_count, ==, 1);
+    }
+  assert_cuda (RAW (cuCtxPopCurrent) (&(CUcontext){ NULL }));
 }
 
 typedef struct
@@ -456,6 +530,43 @@ test_peers (Bed *bed,
         g_assert_cmpuint (gcuda_test_log_count (log, "cuMemPoolDestroy", "= SUCCESS", NULL), ==, 1);
       }
   }
+  /* The same where the stream ends before its work does. */
+  granted = gcuda_device_memory_resource_new_pool (bed->device, 0, GCUDA_HANDLE_TYPES_NONE, &error);
+  g_assert_true (gcuda_device_memory_resource_set_peer_access (granted, peer, TRUE, &error));
+  g_assert_no_error (error);
+  {
+    GCudaStream *short_stream = gcuda_stream_new_for_device (peer, &error);
+    Blocker *blocker;
+
+    g_assert_no_error (error);
+    c = gcuda_memory_resource_allocate (GCUDA_MEMORY_RESOURCE (granted), 65536, short_stream, &error);
+    g_assert_no_error (error);
+    blocker = blocker_new (short_stream);
+    pattern_fill (c, 0x1c, short_stream);
+    gcuda_test_log_start ();
+    g_object_unref (c);
+    g_assert_finalize_object (short_stream);
+    g_object_unref (granted);
+    g_usleep (3000);
+    if (gcuda_test_is_simulated ())
+      {
+        g_auto (GStrv) log = gcuda_test_log_take ();
+
+        g_assert_cmpuint (gcuda_test_log_count (log, "cuMemPoolSetAccess", NULL), ==, 0);
+        g_assert_cmpuint (gcuda_test_log_count (log, "cuMemPoolDestroy", NULL), ==, 0);
+        g_assert_cmpuint (gcuda_test_log_count (log, "cuStreamDestroy", "= SUCCESS", NULL), ==, 1);
+        gcuda_test_log_start ();
+      }
+    blocker_release (blocker);
+    g_assert_true (gcuda_reclaim (NULL, &error));
+    g_assert_no_error (error);
+    if (gcuda_test_is_simulated ())
+      {
+        g_auto (GStrv) log = gcuda_test_log_take ();
+
+        g_assert_cmpuint (gcuda_test_log_count (log, "cuMemPoolDestroy", "= SUCCESS", NULL), ==, 1);
+      }
+  }
   /* Freed on a stream of the other device: accepted, and named to the driver as it is. */
   g_assert_true (gcuda_buffer_set_deallocation_stream (a, peer_stream, &error));
   g_assert_no_error (error);
@@ -486,6 +597,7 @@ main (int argc,
   bed_add ("/device-memory-resource/trim", test_trim);
   bed_add ("/device-memory-resource/pool-life", test_pool_life);
   bed_add ("/device-memory-resource/pool-waits-for-streams", test_pool_waits_for_streams);
+  bed_add ("/device-memory-resource/pool-waits-for-others-streams", test_pool_waits_for_others_streams);
   bed_add ("/device-memory-resource/pool-ends-while-synchronized", test_pool_ends_while_synchronized);
   bed_add ("/device-memory-resource/bad-arguments", test_bad_arguments);
   bed_add ("/device-memory-resource/own-access", test_own_access);

@@ -320,6 +320,60 @@ test_nested (Bed *bed,
 }
 
 static gpointer
+synchronize_once (gpointer data)
+{
+  g_autoptr (GError) error = NULL;
+
+  g_assert_true (gcuda_stream_synchronize (data, &error));
+  g_assert_no_error (error);
+  return NULL;
+}
+
+/* Each release tells the resource the stream, by an object of its own, and another thread's call on that stream goes on. */
+static void
+test_released_under_call (Bed *bed,
+                          gconstpointer data)
+{
+  g_autoptr (GError) error = NULL;
+  TestResource *resource = make (safe_resource_get_type (), bed);
+  GCudaStream *stream = gcuda_stream_new (bed->context, GCUDA_STREAM_FLAGS_NONE, 0, &error);
+  GCudaBuffer *buffers[5];
+  guint64 destroyed = gcuda_test_is_simulated () ? gcuda_test_count_calls ("cuStreamDestroy") : 0;
+  Blocker *blocker;
+  GThread *thread;
+
+  g_assert_no_error (error);
+  resource->in_order = TRUE;
+  for (guint i = 0; i < G_N_ELEMENTS (buffers); i++)
+    {
+      buffers[i] = gcuda_memory_resource_allocate (GCUDA_MEMORY_RESOURCE (resource), 4096, stream, &error);
+      g_assert_no_error (error);
+    }
+  blocker = blocker_new (stream);
+  thread = g_thread_new ("synchronizes", synchronize_once, stream);
+  g_usleep (10000);
+  for (guint i = 0; i < G_N_ELEMENTS (buffers); i++)
+    g_object_unref (buffers[i]);
+  g_assert_cmpint (resource->deallocated, ==, G_N_ELEMENTS (buffers));
+  g_usleep (10000);
+  blocker_release (blocker);
+  g_thread_join (thread);
+  g_assert_true (gcuda_reclaim (NULL, &error));
+  g_assert_no_error (error);
+  g_usleep (10000);
+  g_assert_true (gcuda_stream_synchronize (stream, &error));
+  g_assert_no_error (error);
+  if (gcuda_test_is_simulated ())
+    g_assert_cmpuint (gcuda_test_count_calls ("cuStreamDestroy"), ==, destroyed);
+  g_assert_finalize_object (stream);
+  for (guint i = 0; gcuda_test_is_simulated () && i < 10000 && gcuda_test_count_calls ("cuStreamDestroy") == destroyed; i++)
+    g_usleep (1000);
+  if (gcuda_test_is_simulated ())
+    g_assert_cmpuint (gcuda_test_count_calls ("cuStreamDestroy"), ==, destroyed + 1);
+  g_assert_finalize_object (resource);
+}
+
+static gpointer
 allocate_elsewhere (gpointer data)
 {
   gpointer *pair = data;
@@ -726,6 +780,7 @@ main (int argc,
   gcuda_test_init (&argc, &argv);
   bed_add ("/memory-resource/bound", test_bound);
   bed_add ("/memory-resource/nested", test_nested);
+  bed_add ("/memory-resource/released-under-call", test_released_under_call);
   bed_add ("/memory-resource/wrong-thread", test_wrong_thread);
   bed_add ("/memory-resource/thread-safe", test_thread_safe);
   bed_add ("/memory-resource/waits-for-stream", test_waits_for_stream);

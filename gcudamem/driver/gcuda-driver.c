@@ -340,6 +340,7 @@ load (GError **error)
       return _gcuda_fail (error, GCUDA_ERROR_DRIVER_NOT_FOUND, "%s is not a CUDA driver: it has no cuInit; name the NVIDIA driver in GCUDA_DRIVER, or unset it", library);
     }
 
+  _gcuda_hazards_prepare ();
   result = init (0);
   if (result != CUDA_SUCCESS)
     {

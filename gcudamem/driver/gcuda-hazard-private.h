@@ -13,7 +13,7 @@ G_BEGIN_DECLS
  * User: note, then look whether the thing has ended. Ender: mark it as ended, _gcuda_hazard_barrier (), and let go what nobody
  * has noted; what somebody has, later. No locks: a teardown and a forked child come here too.
  */
-#define GCUDA_HAZARDS 4 /* that a thread has at a time; calls nest no deeper */
+#define GCUDA_HAZARDS 4 /* that a thread notes at a time; what nests deeper is counted */
 
 typedef struct _GCudaHazards GCudaHazards;
 
@@ -24,6 +24,9 @@ struct _GCudaHazards
   gint teardowns; /* that the thread is in; by the same rules */
   gconstpointer noted[GCUDA_HAZARDS];
 };
+
+/* Early: in a process with threads the system takes its time to get ready, and until then things are counted. */
+void _gcuda_hazards_prepare (void);
 
 extern GCUDA_THREAD_LOCAL GCudaHazards *_gcuda_hazards_of_thread; /* NULL until they are asked for */
 GCudaHazards *_gcuda_hazards_new (void);
@@ -60,7 +63,8 @@ _gcuda_hazard_clear (gconstpointer *place)
   __atomic_store_n (place, NULL, __ATOMIC_RELEASE);
 }
 
-void _gcuda_hazard_barrier (void);
+/* FALSE: the system refused, and nothing is known. */
+gboolean _gcuda_hazard_barrier (void);
 gboolean _gcuda_hazard_is_noted (gconstpointer thing);
 
 /* How many teardowns all threads are in that noted theirs. */

@@ -23,21 +23,41 @@ membarrier (int command)
   return (int) syscall (__NR_membarrier, command, 0, 0);
 }
 
-static gboolean
-is_supported (void)
-{
-  static gint answer = 0; /* two threads may both ask the system */
+static gint supported; /* by the system, and it is ready */
 
-  if (g_atomic_int_get (&answer) == 0)
-    g_atomic_int_set (&answer, membarrier (MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) == 0 ? 1 : -1);
-  return g_atomic_int_get (&answer) > 0;
+static gpointer
+register_process (gpointer data)
+{
+  if (membarrier (MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) == 0)
+    g_atomic_int_set (&supported, TRUE);
+  return NULL;
+}
+
+void
+_gcuda_hazards_prepare (void)
+{
+  GThread *thread;
+
+  if (g_atomic_int_get (&supported))
+    return;
+  thread = g_thread_try_new ("gcuda-hazards", register_process, NULL, NULL);
+  if (thread != NULL)
+    g_thread_unref (thread);
+  else
+    register_process (NULL);
 }
 
 static void
 thread_ends (gpointer data)
 {
+  GCudaHazards *self = data;
+
   _gcuda_hazards_of_thread = NULL;
-  g_atomic_int_set (&((GCudaHazards *) data)->taken, FALSE);
+  /* It may end in the middle of a call. */
+  for (guint i = 0; i < GCUDA_HAZARDS; i++)
+    _gcuda_hazard_clear (&self->noted[i]);
+  __atomic_store_n (&self->teardowns, 0, __ATOMIC_RELEASE);
+  g_atomic_int_set (&self->taken, FALSE);
 }
 
 GCudaHazards *
@@ -45,7 +65,9 @@ _gcuda_hazards_new (void)
 {
   GCudaHazards *self;
 
-  if (!is_supported ())
+  G_STATIC_ASSERT (sizeof (GCudaHazards) <= CACHE_LINES);
+
+  if (!g_atomic_int_get (&supported))
     return NULL;
   for (self = g_atomic_pointer_get (&all); self != NULL; self = self->next)
     if (!g_atomic_int_get (&self->taken) && g_atomic_int_compare_and_exchange (&self->taken, FALSE, TRUE))
@@ -65,16 +87,14 @@ _gcuda_hazards_new (void)
   return self;
 }
 
-void
+gboolean
 _gcuda_hazard_barrier (void)
 {
   /* A thread that takes its own after this look sees what was marked before it: both are ordered with all else. */
   for (GCudaHazards *one = g_atomic_pointer_get (&all); one != NULL; one = one->next)
     if (one != _gcuda_hazards_of_thread && g_atomic_int_get (&one->taken))
-      {
-        membarrier (MEMBARRIER_CMD_PRIVATE_EXPEDITED);
-        return;
-      }
+      return membarrier (MEMBARRIER_CMD_PRIVATE_EXPEDITED) == 0;
+  return TRUE;
 }
 
 gboolean

@@ -553,17 +553,16 @@ check_alignment (guint64 *alignment,
   return TRUE;
 }
 
-/* An operation on an address is told nothing of contexts that others reset if it is @fast. */
 static GCudaStreamBox *
 note_stream (GCudaStream *stream,
-             gboolean fast,
+             gboolean check_context,
              const char *what,
              gconstpointer **noted,
              GError **error)
 {
   GCudaStreamBox *box = _gcuda_stream_note (stream, what, noted, error);
 
-  if (G_UNLIKELY (box == NULL) || fast || _gcuda_context_box_check (box->context, error))
+  if (G_UNLIKELY (box == NULL) || !check_context || _gcuda_context_box_check (box->context, error))
     return box;
   g_prefix_error (error, "%s: ", what);
   _gcuda_stream_drop (box, *noted);
@@ -575,7 +574,7 @@ allocate_address (GCudaMemoryResource *self,
                   guint64 size,
                   guint64 alignment,
                   GCudaStream *stream,
-                  gboolean fast,
+                  gboolean check_context,
                   GError **error)
 {
   static const char what[] = "allocating an address";
@@ -599,7 +598,7 @@ allocate_address (GCudaMemoryResource *self,
       _gcuda_fail (error, GCUDA_ERROR_NOT_SUPPORTED, "%s: this resource aligns to %" G_GSIZE_FORMAT " bytes, not to %" G_GUINT64_FORMAT "; GCudaAlignedMemoryResource aligns its memory", what, MAX (operations->alignment, GCUDA_ALIGNMENT), alignment);
       return 0;
     }
-  box = note_stream (stream, fast, what, &noted, error);
+  box = note_stream (stream, check_context, what, &noted, error);
   if (box == NULL)
     return 0;
   if (!check_thread (self, what, error) || !_gcuda_memory_resource_check (self, what, error) || !_gcuda_allocate (self, size, alignment, stream, box, &address, error))
@@ -619,8 +618,8 @@ allocate_address (GCudaMemoryResource *self,
  * Allocates memory without a buffer. The caller gives it back with [method@MemoryResource.deallocate_address], or makes a
  * buffer of it with [method@MemoryResource.adopt_address]. Any thread, for a resource of the library's own.
  *
- * This is the fast way, for code in C that allocates very often: it does not ask whether the stream's context was reset or
- * destroyed by others meanwhile, after which a driver crashes the process. Where that may happen, and in the other languages, it is
+ * This is the fast way, for code in C and Vala that allocates very often: it does not ask whether the stream's context was reset
+ * or destroyed by others meanwhile, after which a driver crashes the process. Where that may happen, and what scripts call, is
  * [method@MemoryResource.allocate_address_checked].
  *
  * Errors: as [method@MemoryResource.allocate]; `INVALID_ARGUMENT` for size 0 or a bad alignment; `NOT_SUPPORTED` for an
@@ -637,7 +636,7 @@ gcuda_memory_resource_allocate_address (GCudaMemoryResource *self,
                                         GCudaStream *stream,
                                         GError **error)
 {
-  return allocate_address (self, size, alignment, stream, TRUE, error);
+  return allocate_address (self, size, alignment, stream, FALSE, error);
 }
 
 /**
@@ -652,7 +651,7 @@ gcuda_memory_resource_allocate_address (GCudaMemoryResource *self,
  * buffer of it with [method@MemoryResource.adopt_address]. This is for resources that are built on others. Any thread, for a
  * resource of the library's own.
  *
- * In C this is [method@MemoryResource.allocate_address] that looks whether the stream's context is still there.
+ * In C and Vala this is [method@MemoryResource.allocate_address] that looks whether the stream's context is still there.
  *
  * Errors: as [method@MemoryResource.allocate]; `INVALID_ARGUMENT` for size 0 or a bad alignment; `NOT_SUPPORTED` for an
  * alignment above 256 where the resource can't give it.
@@ -668,7 +667,7 @@ gcuda_memory_resource_allocate_address_checked (GCudaMemoryResource *self,
                                                 GCudaStream *stream,
                                                 GError **error)
 {
-  return allocate_address (self, size, alignment, stream, FALSE, error);
+  return allocate_address (self, size, alignment, stream, TRUE, error);
 }
 
 static inline gboolean
@@ -677,7 +676,7 @@ deallocate_address (GCudaMemoryResource *self,
                     guint64 size,
                     guint64 alignment,
                     GCudaStream *stream,
-                    gboolean fast,
+                    gboolean check_context,
                     GError **error)
 {
   static const char what[] = "freeing an address";
@@ -696,13 +695,17 @@ deallocate_address (GCudaMemoryResource *self,
     return FALSE;
   if (_gcuda_memory_resource_operations (self) == NULL && GCUDA_MEMORY_RESOURCE_GET_CLASS (self)->deallocate_address == NULL)
     return _gcuda_fail (error, GCUDA_ERROR_RESOURCE_FAILED, "%s implements no deallocate_address", G_OBJECT_TYPE_NAME (self));
-  box = note_stream (stream, fast, what, &noted, error);
+  box = note_stream (stream, check_context, what, &noted, error);
   if (box == NULL)
     return FALSE;
   if (_gcuda_stream_box_is_default (box))
     result = _gcuda_context_scope_enter (&scope, box->context->handle);
-  if (G_LIKELY (result == CUDA_SUCCESS))
-    result = _gcuda_free_address (self, address, size, alignment, box, box->handle, stream);
+  if (G_UNLIKELY (result != CUDA_SUCCESS))
+    {
+      _gcuda_stream_drop (box, noted);
+      return _gcuda_fail_driver (error, result, "%s: making the context of the default stream current", what);
+    }
+  result = _gcuda_free_address (self, address, size, alignment, box, box->handle, stream);
   /* Once it is freed, to say that it failed, whatever comes now, would have the caller free it again. */
   _gcuda_context_scope_leave (&scope);
   _gcuda_stream_drop (box, noted);
@@ -722,8 +725,8 @@ deallocate_address (GCudaMemoryResource *self,
  * the error. A resource that does not free in stream order frees at once: then the caller has to see to it that the work on
  * the memory is done. Any thread, for a resource of the library's own.
  *
- * This is the fast way, for code in C that allocates very often: it does not ask whether the stream's context was reset or
- * destroyed by others meanwhile, after which a driver crashes the process. Where that may happen, and in the other languages, it is
+ * This is the fast way, for code in C and Vala that allocates very often: it does not ask whether the stream's context was reset
+ * or destroyed by others meanwhile, after which a driver crashes the process. Where that may happen, and what scripts call, is
  * [method@MemoryResource.deallocate_address_checked].
  *
  * Errors: `INVALID_ARGUMENT` for address 0 or no stream; `INVALID_VALUE` for memory that the driver does not know;
@@ -741,7 +744,7 @@ gcuda_memory_resource_deallocate_address (GCudaMemoryResource *self,
                                           GCudaStream *stream,
                                           GError **error)
 {
-  return deallocate_address (self, address, size, alignment, stream, TRUE, error);
+  return deallocate_address (self, address, size, alignment, stream, FALSE, error);
 }
 
 /**
@@ -757,7 +760,7 @@ gcuda_memory_resource_deallocate_address (GCudaMemoryResource *self,
  * the error. A resource that does not free in stream order frees at once: then the caller has to see to it that the work on
  * the memory is done. Any thread, for a resource of the library's own.
  *
- * In C this is [method@MemoryResource.deallocate_address] that looks whether the stream's context is still there.
+ * In C and Vala this is [method@MemoryResource.deallocate_address] that looks whether the stream's context is still there.
  *
  * Errors: `INVALID_ARGUMENT` for address 0 or no stream; `INVALID_VALUE` for memory that the driver does not know;
  * `CLOSED`; `FORKED`; `WRONG_THREAD`.
@@ -774,5 +777,5 @@ gcuda_memory_resource_deallocate_address_checked (GCudaMemoryResource *self,
                                                   GCudaStream *stream,
                                                   GError **error)
 {
-  return deallocate_address (self, address, size, alignment, stream, FALSE, error);
+  return deallocate_address (self, address, size, alignment, stream, TRUE, error);
 }

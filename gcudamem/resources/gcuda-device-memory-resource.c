@@ -341,7 +341,8 @@ gcuda_device_memory_resource_new (GCudaDevice *device,
  *
  * Makes a pool. It is destroyed in the background when the resource and the last buffer of it are gone, and the streams that its
  * memory was freed on have passed that: drivers crash or hang when a pool is destroyed earlier and another thread synchronizes
- * such a stream. It breaks no capture. Any thread.
+ * such a stream. For memory that was freed on a per-thread default stream that is the legacy default stream, of the same context. It
+ * breaks no capture. Any thread.
  *
  * Errors: `NOT_SUPPORTED` for a device without memory pools, or which can't share memory that way; `INVALID_ARGUMENT` for
  * unknown handle types; what the driver answers; as [method@Device.get_primary_context].

@@ -26,11 +26,11 @@ typedef struct
    * there, and never comes back, or dies.
    */
   GMutex lock;
-  GHashTable *streams;       /* of PoolStream by box, or NULL */
-  guint streams_limit;       /* how many to have before those are looked for that have ended */
-  GCudaStreamBox *recent[8]; /* which of them need not be looked up; read without the lock */
-  GArray *peers;             /* CUdevice that were granted access */
-  gint pending;              /* streams to be passed, and the resource */
+  GHashTable *streams;     /* of PoolStream by box or context, or NULL */
+  guint streams_limit;     /* how many to have before those are looked for that are over */
+  gconstpointer recent[8]; /* keys that need not be looked up; read without the lock */
+  GArray *peers;           /* CUdevice that were granted access */
+  gint pending;            /* streams and frees to be passed, and the resource */
 } GCudaMemoryPool;
 
 /* cuMemPoolCreate, which breaks no capture. */

@@ -3,20 +3,30 @@
 
 #include "gcuda-pool-statistics-private.h"
 
-/* A stream that memory of an owned pool was freed on. */
+/* Where memory of an owned pool was freed: a stream, or one of the default streams of a context, which are waited for as the legacy
+ * one. Each with a reference; the pool keeps neither the driver's stream nor its context. */
 typedef struct
 {
   GCudaStreamWaiter waiter; /* after the resource is gone */
   GCudaMemoryPool *pool;
-  GCudaStreamBox *box; /* a reference; the pool does not keep the driver's stream */
+  GCudaStreamBox *box;
+  GCudaContextBox *context;
 } PoolStream;
+
+/* A free on a stream that may be gone before the pool. */
+typedef struct
+{
+  GCudaStreamWaiter waiter;
+  GCudaMemoryPool *pool;
+} PoolFree;
 
 static void
 pool_stream_free (gpointer data)
 {
   PoolStream *self = data;
 
-  _gcuda_stream_box_unref (self->box);
+  g_clear_pointer (&self->box, _gcuda_stream_box_unref);
+  g_clear_pointer (&self->context, _gcuda_context_box_unref);
   g_free (self);
 }
 
@@ -99,6 +109,59 @@ pool_stream_passed (GCudaStreamWaiter *waiter)
   return GCUDA_RECLAIM_DONE;
 }
 
+static GCudaReclaimResult
+pool_free_passed (GCudaStreamWaiter *waiter)
+{
+  GCudaStreamBox *box = waiter->box;
+
+  pool_let_go (((PoolFree *) waiter)->pool);
+  g_free (waiter);
+  _gcuda_stream_box_unuse (box);
+  return GCUDA_RECLAIM_DONE;
+}
+
+/* A stream that ended before the pool. */
+static GCudaReclaimResult
+pool_stream_ended (GCudaReclaimNode *node)
+{
+  PoolStream *self = (PoolStream *) node;
+
+  switch (_gcuda_stream_box_get_ending (self->box))
+    {
+    case GCUDA_STREAM_OPEN:
+      return GCUDA_RECLAIM_BLOCKED;
+    case GCUDA_STREAM_MARKED:
+      return GCUDA_RECLAIM_AGAIN;
+    case GCUDA_STREAM_PASSED:
+    default:
+      pool_let_go (self->pool);
+      return GCUDA_RECLAIM_DONE;
+    }
+}
+
+static void
+pool_stream_wait (PoolStream *self)
+{
+  GCudaStreamBox *box = NULL;
+
+  if (self->box != NULL)
+    {
+      if (_gcuda_stream_box_use (self->box))
+        box = self->box;
+    }
+  /* The streams of a context that has ended went with it. */
+  else if (_gcuda_context_box_use (self->context))
+    box = _gcuda_stream_box_new (GCUDA_STREAM_LEGACY, CU_STREAM_LEGACY, self->context, 0, NULL);
+  else
+    return;
+
+  g_atomic_int_inc (&self->pool->pending);
+  if (box != NULL)
+    _gcuda_stream_box_queue (box, &self->waiter, 0, pool_stream_passed);
+  else
+    _gcuda_reclaimer_push (&self->waiter.node, pool_stream_ended);
+}
+
 void
 _gcuda_memory_pool_release (GCudaMemoryPool *pool)
 {
@@ -112,76 +175,92 @@ _gcuda_memory_pool_release (GCudaMemoryPool *pool)
     {
       g_hash_table_iter_init (&iter, pool->streams);
       while (g_hash_table_iter_next (&iter, NULL, &stream))
-        {
-          PoolStream *self = stream;
-
-          /* One that was destroyed since has nothing left. */
-          if (!_gcuda_stream_box_use (self->box))
-            continue;
-          g_atomic_int_inc (&pool->pending);
-          /* Of no thread: what was freed on anybody's per-thread default stream is behind the legacy one. */
-          _gcuda_stream_box_queue (self->box, &self->waiter, 0, pool_stream_passed);
-        }
+        pool_stream_wait (stream);
     }
   pool_let_go (pool);
   _gcuda_teardown_leave (&teardown);
 }
 
-static inline GCudaStreamBox **
+static inline gconstpointer *
 recent_place (GCudaMemoryPool *pool,
-              const GCudaStreamBox *box)
+              gconstpointer key)
 {
-  return &pool->recent[((guintptr) box / sizeof (GCudaStreamBox)) % G_N_ELEMENTS (pool->recent)];
+  return &pool->recent[((guintptr) key / 64) % G_N_ELEMENTS (pool->recent)];
 }
 
 static gboolean
-has_ended (gpointer key,
-           gpointer value,
-           gpointer user_data)
+is_over (gpointer key,
+         gpointer value,
+         gpointer user_data)
 {
   GCudaMemoryPool *pool = user_data;
-  GCudaStreamBox *box = key;
+  PoolStream *self = value;
 
-  if (g_atomic_int_get (&box->uses) > 0)
+  if (self->box != NULL ? _gcuda_stream_box_get_ending (self->box) != GCUDA_STREAM_PASSED : g_atomic_int_get (&self->context->uses) > 0)
     return FALSE;
-  if (g_atomic_pointer_get (recent_place (pool, box)) == box)
-    g_atomic_pointer_set (recent_place (pool, box), NULL);
+  if (g_atomic_pointer_get (recent_place (pool, key)) == key)
+    g_atomic_pointer_set (recent_place (pool, key), NULL);
   return TRUE;
 }
 
 static void
 pool_remember_stream (GCudaMemoryPool *pool,
-                      GCudaStreamBox *box)
+                      GCudaStreamBox *box,
+                      gconstpointer key)
 {
   PoolStream *self;
 
   g_mutex_lock (&pool->lock);
   if (pool->streams == NULL)
     pool->streams = g_hash_table_new_full (NULL, NULL, NULL, pool_stream_free);
-  if (!g_hash_table_contains (pool->streams, box))
+  if (!g_hash_table_contains (pool->streams, key))
     {
       /* A long-lived pool sees many streams come and go. */
       if (g_hash_table_size (pool->streams) >= pool->streams_limit)
         {
-          g_hash_table_foreach_remove (pool->streams, has_ended, pool);
+          g_hash_table_foreach_remove (pool->streams, is_over, pool);
           pool->streams_limit = 2 * g_hash_table_size (pool->streams) + G_N_ELEMENTS (pool->recent);
         }
       self = g_new0 (PoolStream, 1);
       self->pool = pool;
-      self->box = _gcuda_stream_box_ref (box);
-      g_hash_table_insert (pool->streams, box, self);
+      if (key == box)
+        {
+          self->box = _gcuda_stream_box_ref (box);
+          _gcuda_stream_box_watch (box);
+        }
+      else
+        self->context = _gcuda_context_box_ref (box->context);
+      g_hash_table_insert (pool->streams, (gpointer) key, self);
     }
-  g_atomic_pointer_set (recent_place (pool, box), box);
+  g_atomic_pointer_set (recent_place (pool, key), key);
   g_mutex_unlock (&pool->lock);
 }
 
-/* Under no lock for a stream that was used lately: this is a part of every free. @box is in use by the caller. */
-static inline void
-pool_note_stream (GCudaMemoryPool *pool,
-                  GCudaStreamBox *box)
+static void
+pool_note_one_free (GCudaMemoryPool *pool,
+                    GCudaStreamBox *box)
 {
-  if (G_UNLIKELY (__atomic_load_n (recent_place (pool, box), __ATOMIC_RELAXED) != box))
-    pool_remember_stream (pool, box);
+  PoolFree *note;
+
+  if (!_gcuda_stream_box_use (box))
+    return;
+  note = g_new0 (PoolFree, 1);
+  note->pool = pool;
+  g_atomic_int_inc (&pool->pending);
+  _gcuda_stream_box_queue (box, &note->waiter, _gcuda_thread_id (), pool_free_passed);
+}
+
+/* A part of every free: under no lock where memory was freed on the same stream lately. @box is in use by the caller. */
+static inline void
+pool_note_free (GCudaMemoryPool *pool,
+                GCudaStreamBox *box)
+{
+  gconstpointer key = _gcuda_stream_box_is_default (box) ? (gconstpointer) box->context : box;
+
+  if (G_UNLIKELY (_gcuda_stream_box_is_ownerless (box)))
+    pool_note_one_free (pool, box);
+  else if (G_UNLIKELY (__atomic_load_n (recent_place (pool, key), __ATOMIC_RELAXED) != key))
+    pool_remember_stream (pool, box, key);
 }
 
 /* In another thread's global capture a call of a pool would break that capture, unless this thread is in relaxed mode. */
@@ -245,7 +324,7 @@ _gcuda_memory_pool_free (GCudaMemoryPool *self,
   CUresult result = _gcuda_driver.MemFreeAsync (address, handle);
 
   if (G_LIKELY (result == CUDA_SUCCESS) && self->owned)
-    pool_note_stream (self, box);
+    pool_note_free (self, box);
   return result;
 }
 

@@ -376,7 +376,8 @@ host_may_change (guint64 address)
 static CUmemorytype
 type_of (SimSide side)
 {
-  return side == SIDE_HOST ? CU_MEMORYTYPE_HOST : side == SIDE_ANY ? CU_MEMORYTYPE_UNIFIED : CU_MEMORYTYPE_DEVICE;
+  return side == SIDE_HOST ? CU_MEMORYTYPE_HOST : side == SIDE_ANY ? CU_MEMORYTYPE_UNIFIED
+                                                                   : CU_MEMORYTYPE_DEVICE;
 }
 
 static CUresult

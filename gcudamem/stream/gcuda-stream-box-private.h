@@ -28,8 +28,9 @@ typedef struct _GCudaStreamBox GCudaStreamBox;
 
 struct _GCudaStreamBox
 {
-  GCudaReclaimNode node;    /* of the queue, or of the destruction that was put off */
-  GCudaReclaimNode leaving; /* of the object's use, where a call of another thread goes on */
+  GCudaReclaimNode node;    /* of the queue, or of the end that was put off */
+  GCudaReclaimNode leaving; /* of the uses of objects that were closed in the middle of a call, of whatever thread */
+  gint leavers;             /* how many */
   gint refs;
   gint uses;
   GCudaStreamKind kind;
@@ -49,6 +50,10 @@ struct _GCudaStreamBox
   /* The reclaimer's thread only */
   GCudaStreamWaiter *batch, **batch_end;
   CUevent event;
+
+  /* Memory of a pool that will be destroyed was freed on it: its end is waited for, also after the driver's stream is gone. */
+  gint watched;
+  gint ending;
 
   GCudaStreamBox *joined; /* in use, or NULL: a fork was joined into it, and its capture goes on there */
 };
@@ -88,6 +93,19 @@ void _gcuda_stream_box_end (GCudaStreamBox *self); /* after the last use */
 /* Gives the use of an object back that was marked as closed: later, if a call is under way that counts on it. */
 void _gcuda_stream_box_leave (GCudaStreamBox *self);
 
+/* From then on, for a stream that is in use: after its last use there is a mark behind all that is in it. Not for the default
+ * streams, which do not end with their box, nor for one of others without an owner, whose end nobody tells. */
+void _gcuda_stream_box_watch (GCudaStreamBox *self);
+
+typedef enum
+{
+  GCUDA_STREAM_OPEN,   /* or it can't be marked yet */
+  GCUDA_STREAM_MARKED, /* it has ended; what was in it is not known to have passed */
+  GCUDA_STREAM_PASSED, /* and was waited for */
+} GCudaStreamEnding;
+
+GCudaStreamEnding _gcuda_stream_box_get_ending (GCudaStreamBox *self);
+
 static inline void
 _gcuda_stream_box_unuse (GCudaStreamBox *self)
 {
@@ -99,6 +117,13 @@ static inline gboolean
 _gcuda_stream_box_is_default (const GCudaStreamBox *self)
 {
   return self->kind == GCUDA_STREAM_LEGACY || self->kind == GCUDA_STREAM_PER_THREAD;
+}
+
+/* Of others, who say nothing of its end. */
+static inline gboolean
+_gcuda_stream_box_is_ownerless (const GCudaStreamBox *self)
+{
+  return self->kind == GCUDA_STREAM_FOREIGN && self->owner == NULL;
 }
 
 /*

@@ -53,75 +53,6 @@ _gcuda_stream_box_handle_for (const GCudaStreamBox *self,
   return self->handle;
 }
 
-/* The end of a stream: FALSE on a thread of the driver's, where nothing was done. */
-static gboolean
-destroy (GCudaStreamBox *self)
-{
-  CUresult result = CUDA_SUCCESS;
-
-  if (self->kind == GCUDA_STREAM_CREATED && _gcuda_context_box_is_alive (self->context))
-    result = _gcuda_driver.StreamDestroy (self->handle);
-  if (result == CUDA_ERROR_NOT_PERMITTED)
-    return FALSE;
-  /* The stream of a lost context goes with it. */
-  if (result != CUDA_SUCCESS && result != CUDA_ERROR_DEINITIALIZED && !_gcuda_result_is_sticky (result))
-    {
-      g_autoptr (GError) error = NULL;
-
-      _gcuda_fail_driver (&error, result, "destroying a stream of device %d", (int) self->context->device);
-      _gcuda_report_teardown (error, "cuStreamDestroy", (guint64) (guintptr) self->handle, 0);
-    }
-  _gcuda_context_box_unuse (self->context);
-  if (self->owner != NULL)
-    _gcuda_post_unref (g_steal_pointer (&self->owner_context), g_steal_pointer (&self->owner));
-  _gcuda_stream_box_unref (self);
-  return TRUE;
-}
-
-static GCudaReclaimResult
-destroy_later (GCudaReclaimNode *node)
-{
-  return destroy ((GCudaStreamBox *) node) ? GCUDA_RECLAIM_DONE : GCUDA_RECLAIM_AGAIN;
-}
-
-void
-_gcuda_stream_box_end (GCudaStreamBox *self)
-{
-  GCudaStreamBox *joined = self->joined;
-  GCudaTeardown teardown;
-
-  /* Exiting, or a forked child: the struct is left to the system, with the context that it holds. */
-  if (!_gcuda_teardown_enter (&teardown))
-    return;
-  if (!destroy (self))
-    _gcuda_reclaimer_push (&self->node, destroy_later);
-  if (joined != NULL)
-    _gcuda_stream_box_unuse (joined);
-  _gcuda_teardown_leave (&teardown);
-}
-
-static GCudaReclaimResult
-leave_later (GCudaReclaimNode *node)
-{
-  GCudaStreamBox *self = (gpointer) ((char *) node - G_STRUCT_OFFSET (GCudaStreamBox, leaving));
-
-  /* The call may last for as long as the GPU likes. */
-  if (_gcuda_hazard_is_noted (self))
-    return GCUDA_RECLAIM_BLOCKED;
-  _gcuda_stream_box_unuse (self);
-  return GCUDA_RECLAIM_DONE;
-}
-
-void
-_gcuda_stream_box_leave (GCudaStreamBox *self)
-{
-  _gcuda_hazard_barrier ();
-  if (G_LIKELY (!_gcuda_hazard_is_noted (self)))
-    _gcuda_stream_box_unuse (self);
-  else
-    _gcuda_reclaimer_push (&self->leaving, leave_later);
-}
-
 GCudaStreamState
 _gcuda_stream_box_teardown_enter (GCudaStreamBox *self,
                                   CUstream handle,
@@ -213,6 +144,163 @@ record (GCudaStreamBox *self,
     }
 }
 
+/* Whether there is nothing more to wait for. */
+static gboolean
+has_passed (GCudaContextBox *context,
+            CUevent event)
+{
+  CUresult result = _gcuda_context_box_is_alive (context) ? _gcuda_driver.EventQuery (event) : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+
+  /* This returns at once. But only by a call that waits does a driver take pool memory that was freed off its books, and a pool
+   * must not be destroyed before that. */
+  if (result == CUDA_SUCCESS)
+    _gcuda_driver.EventSynchronize (event);
+  /* Any answer but "not ready" says so. */
+  return result != CUDA_ERROR_NOT_READY;
+}
+
+/* The end of a stream */
+
+static void
+ended (GCudaStreamBox *self)
+{
+  _gcuda_context_box_unuse (self->context);
+  _gcuda_stream_box_unref (self);
+}
+
+/* Until all is done that was in the stream when it ended. */
+static GCudaReclaimResult
+wait_for_end (GCudaReclaimNode *node)
+{
+  GCudaStreamBox *self = (GCudaStreamBox *) node;
+
+  if (!has_passed (self->context, self->event))
+    return GCUDA_RECLAIM_AGAIN;
+  _gcuda_context_box_give_event (self->context, g_steal_pointer (&self->event), FALSE);
+  g_atomic_int_set (&self->ending, GCUDA_STREAM_PASSED);
+  ended (self);
+  return GCUDA_RECLAIM_DONE;
+}
+
+/* FALSE: a mark is wanted, and can't be made now. */
+static gboolean
+mark_end (GCudaStreamBox *self)
+{
+  CUevent event;
+  gboolean tainted;
+
+  if (!g_atomic_int_get (&self->watched) || g_atomic_int_get (&self->ending) != GCUDA_STREAM_OPEN)
+    return TRUE;
+  event = _gcuda_context_box_is_alive (self->context) ? _gcuda_context_box_take_event (self->context) : NULL;
+  if (event == NULL && _gcuda_context_box_is_alive (self->context))
+    return FALSE;
+  switch (event != NULL ? record (self, self->handle, event, &tainted) : RECORD_NOTHING)
+    {
+    case RECORDED:
+      self->event = event;
+      g_atomic_int_set (&self->ending, GCUDA_STREAM_MARKED);
+      return TRUE;
+    case RECORD_LATER:
+      _gcuda_context_box_give_event (self->context, event, tainted);
+      return FALSE;
+    case RECORD_NOTHING:
+    default:
+      if (event != NULL)
+        _gcuda_context_box_give_event (self->context, event, FALSE);
+      g_atomic_int_set (&self->ending, GCUDA_STREAM_PASSED);
+      return TRUE;
+    }
+}
+
+static GCudaReclaimResult
+destroy (GCudaStreamBox *self)
+{
+  CUresult result = CUDA_SUCCESS;
+
+  if (!mark_end (self))
+    return GCUDA_RECLAIM_BLOCKED;
+  if (self->kind == GCUDA_STREAM_CREATED && _gcuda_context_box_is_alive (self->context))
+    result = _gcuda_driver.StreamDestroy (self->handle);
+  /* On a thread of the driver's. */
+  if (result == CUDA_ERROR_NOT_PERMITTED)
+    return GCUDA_RECLAIM_AGAIN;
+  /* The stream of a lost context goes with it. */
+  if (result != CUDA_SUCCESS && result != CUDA_ERROR_DEINITIALIZED && !_gcuda_result_is_sticky (result))
+    {
+      g_autoptr (GError) error = NULL;
+
+      _gcuda_fail_driver (&error, result, "destroying a stream of device %d", (int) self->context->device);
+      _gcuda_report_teardown (error, "cuStreamDestroy", (guint64) (guintptr) self->handle, 0);
+    }
+  if (self->owner != NULL)
+    _gcuda_post_unref (g_steal_pointer (&self->owner_context), g_steal_pointer (&self->owner));
+  if (self->event != NULL)
+    _gcuda_reclaimer_push (&self->node, wait_for_end);
+  else
+    ended (self);
+  return GCUDA_RECLAIM_DONE;
+}
+
+static GCudaReclaimResult
+destroy_later (GCudaReclaimNode *node)
+{
+  return destroy ((GCudaStreamBox *) node);
+}
+
+void
+_gcuda_stream_box_end (GCudaStreamBox *self)
+{
+  GCudaStreamBox *joined = self->joined;
+  GCudaTeardown teardown;
+
+  /* Exiting, or a forked child: the struct is left to the system, with the context that it holds. */
+  if (!_gcuda_teardown_enter (&teardown))
+    return;
+  if (destroy (self) != GCUDA_RECLAIM_DONE)
+    _gcuda_reclaimer_push (&self->node, destroy_later);
+  if (joined != NULL)
+    _gcuda_stream_box_unuse (joined);
+  _gcuda_teardown_leave (&teardown);
+}
+
+void
+_gcuda_stream_box_watch (GCudaStreamBox *self)
+{
+  g_atomic_int_set (&self->watched, TRUE);
+}
+
+GCudaStreamEnding
+_gcuda_stream_box_get_ending (GCudaStreamBox *self)
+{
+  return g_atomic_int_get (&self->ending);
+}
+
+/* Several objects may have one box, and be closed under one call. */
+static GCudaReclaimResult
+leave_later (GCudaReclaimNode *node)
+{
+  GCudaStreamBox *self = (gpointer) ((char *) node - G_STRUCT_OFFSET (GCudaStreamBox, leaving));
+  gint leavers;
+
+  /* The call may last for as long as the GPU likes. */
+  if (!_gcuda_hazard_barrier () || _gcuda_hazard_is_noted (self))
+    return GCUDA_RECLAIM_BLOCKED;
+  _gcuda_stream_box_ref (self);
+  for (leavers = __atomic_exchange_n (&self->leavers, 0, __ATOMIC_ACQ_REL); leavers > 0; leavers--)
+    _gcuda_stream_box_unuse (self);
+  _gcuda_stream_box_unref (self);
+  return GCUDA_RECLAIM_DONE;
+}
+
+void
+_gcuda_stream_box_leave (GCudaStreamBox *self)
+{
+  if (G_LIKELY (_gcuda_hazard_barrier () && !_gcuda_hazard_is_noted (self)))
+    _gcuda_stream_box_unuse (self);
+  else if (g_atomic_int_add (&self->leavers, 1) == 0)
+    _gcuda_reclaimer_push (&self->leaving, leave_later);
+}
+
 static GCudaReclaimResult
 retry_waiter (GCudaReclaimNode *node)
 {
@@ -266,14 +354,7 @@ drain (GCudaReclaimNode *node)
     }
   if (self->event != NULL)
     {
-      CUresult result = _gcuda_context_box_is_alive (self->context) ? _gcuda_driver.EventQuery (self->event) : CUDA_ERROR_CONTEXT_IS_DESTROYED;
-
-      /* Any answer but "not ready" means that there is nothing left to wait for. */
-      passed = result != CUDA_ERROR_NOT_READY;
-      /* This returns at once. But only by a call that waits does a driver take pool memory that was freed off its books, and
-       * a pool must not be destroyed before that. */
-      if (result == CUDA_SUCCESS)
-        _gcuda_driver.EventSynchronize (self->event);
+      passed = has_passed (self->context, self->event);
       if (passed)
         {
           _gcuda_context_box_give_event (self->context, self->event, FALSE);
@@ -324,8 +405,7 @@ check_own_event (GCudaReclaimNode *node)
 
   if (waiter->event != NULL)
     {
-      if (_gcuda_context_box_is_alive (waiter->box->context) &&
-          _gcuda_driver.EventQuery (waiter->event) == CUDA_ERROR_NOT_READY)
+      if (!has_passed (waiter->box->context, waiter->event))
         return GCUDA_RECLAIM_AGAIN;
       _gcuda_context_box_give_event (waiter->box->context, waiter->event, FALSE);
       waiter->event = NULL;
@@ -347,8 +427,9 @@ _gcuda_stream_box_queue (GCudaStreamBox *self,
   waiter->next = NULL;
   waiter->event = NULL;
 
-  /* Another thread could only name this stream by way of the legacy one, a barrier for others: record it here. */
-  if (self->kind == GCUDA_STREAM_PER_THREAD && owner_thread == _gcuda_thread_id ())
+  /* Another thread could only name a per-thread stream by way of the legacy one, a barrier for others; and a stream of others
+   * without an owner may be gone any time after this: record it here. */
+  if ((self->kind == GCUDA_STREAM_PER_THREAD && owner_thread == _gcuda_thread_id ()) || _gcuda_stream_box_is_ownerless (self))
     {
       GCudaTeardown teardown;
 

@@ -51,7 +51,7 @@ GCudaStreamBox *_gcuda_stream_hold (GCudaStream *self,
                                     const char *what,
                                     GError **error);
 
-/* The same without a count, for the length of a call and on its thread only: @noted is for the drop. Unchecked. */
+/* The box without a count, for the length of a call and on its thread only; @noted is for the drop. The context is not looked at. */
 GCudaStreamBox *_gcuda_stream_note (GCudaStream *self,
                                     const char *what,
                                     gconstpointer **noted,
