@@ -615,7 +615,7 @@ context_synchronize (CUcontext ctx)
     }
   id = context->id;
   sim_context_wait (context);
-  sim_pools_synchronized ();
+  sim_pools_synchronized (NULL, context);
   return context->id == id ? sim.lost : CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
 

@@ -199,8 +199,9 @@ SIM_ENTRY (cuEventSynchronize, 0, (CUevent, hEvent))
       g_usleep (200);
       pthread_mutex_lock (&sim.lock);
     }
+  if (event->record != NULL)
+    sim_pools_synchronized (event->record->stream, event->record->context);
   sim_event_unref (event);
-  sim_pools_synchronized ();
   return g_atomic_int_get (&sim.exited) ? CUDA_ERROR_DEINITIALIZED : sim.lost;
 }
 

@@ -65,6 +65,7 @@ sim_pool_unref (SimPool *pool)
     return;
   g_ptr_array_remove_fast (sim.pools, pool);
   sim_heap_free (pool->heap);
+  g_clear_pointer (&pool->freed, g_ptr_array_unref);
   if (pool->export_fd >= 0)
     close (pool->export_fd);
   g_free (pool->ipc);
@@ -95,9 +96,34 @@ settle_context (gpointer data, gpointer user_data)
     sim_heap_trim (context->heap, 0);
 }
 
-/* Somebody synchronised: memory above the thresholds goes back. */
+/* Whether waiting for STREAM, or with NULL for all of CONTEXT, is waiting for what OP's stream has done. */
+static gboolean
+is_waited_for (const SimOp *op, const SimStream *stream, const SimContext *context)
+{
+  if (stream == NULL || stream->kind == SIM_STREAM_LEGACY)
+    return op->stream->context == context;
+  return op->stream == stream;
+}
+
+static void
+note_free (SimPool *pool, SimOp *op)
+{
+  if (pool->freed == NULL)
+    pool->freed = g_ptr_array_new_with_free_func ((GDestroyNotify) sim_op_unref);
+  for (guint i = pool->freed->len; i > 0; i--)
+    {
+      SimOp *other = g_ptr_array_index (pool->freed, i - 1);
+
+      /* Nobody can synchronise a stream that has ended. */
+      if (other->stream == op->stream || (other->stream->ended && sim_op_done (other)))
+        g_ptr_array_remove_index_fast (pool->freed, i - 1);
+    }
+  g_ptr_array_add (pool->freed, sim_op_ref (op));
+}
+
+/* Memory above the thresholds goes back, and the frees come off the streams' books. */
 void
-sim_pools_synchronized (void)
+sim_pools_synchronized (SimStream *stream, SimContext *context)
 {
   /* Backwards and with a reference: an operation that is forgotten may be the last to keep a destroyed pool. */
   for (guint i = sim.pools->len; i > 0; i--)
@@ -105,6 +131,13 @@ sim_pools_synchronized (void)
       SimPool *pool = sim_pool_ref (g_ptr_array_index (sim.pools, i - 1));
 
       settle_used (pool);
+      for (guint j = pool->freed != NULL ? pool->freed->len : 0; j > 0; j--)
+        {
+          SimOp *op = g_ptr_array_index (pool->freed, j - 1);
+
+          if (sim_op_done (op) && is_waited_for (op, stream, context))
+            g_ptr_array_remove_index_fast (pool->freed, j - 1);
+        }
       if (pool->heap->dirty && pool->heap->reserved > pool->threshold)
         sim_heap_trim (pool->heap, pool->threshold);
       sim_pool_unref (pool);
@@ -148,7 +181,7 @@ sim_pool_alloc (SimPool *pool, gsize size, SimStream *stream, CUdeviceptr *addre
     {
       /* Short of memory the driver makes the stream wait for others' frees. */
       wait_for_frees (pool->heap);
-      sim_pools_synchronized ();
+      sim_pools_synchronized (stream, stream->context);
       result = sim_heap_alloc (pool->heap, taken, stream, &block);
     }
   if (result != CUDA_SUCCESS)
@@ -288,6 +321,8 @@ SIM_ENTRY_SZ (cuMemFreeAsync, 0, (CUdeviceptr, dptr), (CUstream, hStream))
   op = sim_submit_op (stream, &work);
   if (block != NULL)
     sim_block_pending (block, op);
+  if (allocation->kind == SIM_ALLOCATION_POOL)
+    note_free (allocation->pool, op);
   sim_op_unref (op);
   sim_allocation_remove (allocation);
   return CUDA_SUCCESS;
@@ -378,6 +413,13 @@ SIM_ENTRY (cuMemPoolDestroy, SIM_UNSAFE, (CUmemoryPool, pool))
 
   if (gone == NULL || gone->is_default)
     return CUDA_ERROR_INVALID_VALUE;
+  for (guint i = 0; gone->freed != NULL && i < gone->freed->len; i++)
+    {
+      SimStream *stream = ((SimOp *) g_ptr_array_index (gone->freed, i))->stream;
+
+      if (stream->waiters > 0)
+        sim_fatal ("%s: nobody has waited for what was freed on stream %p, which another thread synchronizes: a driver never comes back from that, or dies in it", sim_this_function (), (void *) stream->handle);
+    }
   for (guint i = 0; i < sim.n_devices; i++)
     {
       if (sim.devices[i]->current_pool == gone)

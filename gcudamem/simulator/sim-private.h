@@ -426,6 +426,7 @@ struct _SimStream
   int priority;
   SimOp *last;    /* latest operation that is not done */
   guint64 thread; /* owner, of a per-thread one */
+  guint waiters;  /* threads that synchronise it */
   gboolean ended; /* destroyed, or its thread ended */
 
   SimCapture *capture;
@@ -795,6 +796,7 @@ struct _SimPool
   int export_fd;
   guint64 export_id;
   gpointer ipc;
+  GPtrArray *freed; /* the last free on each stream that nobody has waited for since; or NULL */
 };
 
 SimPool *sim_pool_new (SimDevice *device, int type, int location_type, int location_id);
@@ -803,7 +805,8 @@ gboolean sim_pool_is_host (const SimPool *pool);
 void sim_pool_unaccount (SimPool *pool, gsize size);
 CUresult sim_pool_alloc (SimPool *pool, gsize size, SimStream *stream, CUdeviceptr *address);
 void sim_pool_unref (SimPool *pool);
-void sim_pools_synchronized (void);
+/* Somebody synchronised a stream, or with NULL all of a context. */
+void sim_pools_synchronized (SimStream *stream, SimContext *context);
 CUresult sim_pool_free (SimAllocation *allocation, SimStream *stream);
 void sim_pool_free_now (SimAllocation *allocation);
 

@@ -265,8 +265,12 @@ SIM_ENTRY_SZ (cuStreamSynchronize, 0, (CUstream, hStream))
 
   SIM_TRY (sim_stream (hStream, &stream));
   SIM_TRY (check_capture (stream));
+  sim_stream_ref (stream);
+  stream->waiters++;
   result = sim_stream_wait (stream);
-  sim_pools_synchronized ();
+  stream->waiters--;
+  sim_pools_synchronized (stream, stream->context);
+  sim_stream_unref (stream);
   return result;
 }
 

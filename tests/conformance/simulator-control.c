@@ -300,6 +300,57 @@ part_destroyed_stream (void)
   C (cuStreamQuery, s);
 }
 
+static gpointer
+synchronize (gpointer stream)
+{
+  good (C (cuStreamSynchronize, stream));
+  return NULL;
+}
+
+/* A pool is destroyed whose memory was freed on a stream that another thread synchronises. */
+static void
+destroy_pool (gboolean waited)
+{
+  CUmemPoolProps props = { .allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = { .type = CU_MEM_LOCATION_TYPE_DEVICE } };
+  CUdeviceptr p, other;
+  CUmemoryPool pool;
+  GThread *thread;
+  CUevent event;
+  CUstream s;
+
+  start ();
+  s = stream_new ();
+  good (C (cuMemPoolCreate, &pool, &props));
+  good (C (cuMemAlloc, &other, 16));
+  good (C (cuMemAllocFromPoolAsync, &p, 16, pool, s));
+  good (C (cuMemFreeAsync, p, s));
+  good (C (cuEventCreate, &event, CU_EVENT_DISABLE_TIMING));
+  good (C (cuEventRecord, event, s));
+  while (C (cuEventQuery, event) == CUDA_ERROR_NOT_READY)
+    g_usleep (100);
+  if (waited)
+    good (C (cuEventSynchronize, event));
+  S (gcudasim_hold, 1);
+  good (C (cuMemsetD8Async, other, 1, 16, s));
+  thread = g_thread_new ("synchronize", synchronize, s);
+  g_usleep (50000);
+  good (C (cuMemPoolDestroy, pool));
+  S (gcudasim_hold, 0);
+  g_thread_join (thread);
+}
+
+static void
+part_pool_waited_for (void)
+{
+  destroy_pool (TRUE);
+}
+
+static void
+part_pool_not_waited_for (void)
+{
+  destroy_pool (FALSE);
+}
+
 static void
 part_reset_stream (void)
 {
@@ -393,6 +444,8 @@ static const struct
   { "lose", part_lose },
   { "destroyed-stream", part_destroyed_stream },
   { "reset-stream", part_reset_stream },
+  { "pool-waited-for", part_pool_waited_for },
+  { "pool-not-waited-for", part_pool_not_waited_for },
   { "exit", part_exit },
   { "laziest", part_laziest },
   { "unsimulated", part_unsimulated },
@@ -472,6 +525,8 @@ test_fatal (void)
 {
   in_child ("destroyed-stream", NULL, SIGABRT, "FATAL: cuStreamQuery on a destroyed stream");
   in_child ("reset-stream", NULL, SIGABRT, "FATAL: cuMemFreeAsync on a destroyed stream");
+  in_child ("pool-waited-for", NULL, 0, NULL);
+  in_child ("pool-not-waited-for", NULL, SIGABRT, "FATAL: cuMemPoolDestroy: nobody has waited");
 }
 
 static void
