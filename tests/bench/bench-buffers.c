@@ -18,7 +18,7 @@ static GCudaStream *stream, *other_stream;
 static GCudaStream *hidden_stream; /* its handle is never asked for, so nobody can capture it, and the library need not ask */
 static GCudaMemoryResource *resource;
 static GCudaBuffer *buffer, *other;
-static GCudaEvent *event;
+static GCudaEvent *event, *hidden_event;
 static CUstream raw_stream;
 static CUevent raw_event;
 static CUmemoryPool raw_pool;
@@ -209,6 +209,30 @@ our_wait (void)
 }
 
 static void
+hidden_fill (void)
+{
+  gcuda_buffer_fill (buffer, 1, 1, hidden_stream, NULL);
+}
+
+static void
+hidden_copy (void)
+{
+  gcuda_buffer_copy_to (buffer, other, hidden_stream, NULL);
+}
+
+static void
+hidden_record (void)
+{
+  gcuda_event_record (hidden_event, hidden_stream, NULL);
+}
+
+static void
+hidden_wait (void)
+{
+  gcuda_stream_wait_event (hidden_stream, hidden_event, NULL);
+}
+
+static void
 our_set (void)
 {
   gcuda_buffer_set_deallocation_stream (buffer, other_stream, NULL);
@@ -373,6 +397,7 @@ main (void)
   buffer = gcuda_memory_resource_allocate (resource, 4096, stream, NULL);
   other = gcuda_memory_resource_allocate (resource, 4096, stream, NULL);
   event = gcuda_event_new (context, GCUDA_EVENT_FLAGS_NONE, NULL);
+  hidden_event = gcuda_event_new (context, GCUDA_EVENT_FLAGS_NONE, NULL);
   raw_context = gcuda_context_get_cuda_context (context);
   raw_stream = gcuda_stream_get_cuda_stream (stream);
   raw_event = gcuda_event_get_cuda_event (event);
@@ -412,6 +437,10 @@ main (void)
 #endif
   row ("record", raw_record, our_record, "raw + 60");
   row ("wait", raw_wait, our_wait, "raw + 60");
+  row ("fill 4 KiB, handle not known", raw_fill, hidden_fill, "raw + 60");
+  row ("copy 4 KiB, handle not known", raw_copy, hidden_copy, "raw + 60");
+  row ("record, handles not known", raw_record, hidden_record, "raw + 60");
+  row ("wait, handles not known", raw_wait, hidden_wait, "raw + 60");
   row ("set_deallocation_stream, twice (raw: nothing)", nothing, our_set, "120");
   row ("for scale: is the stream capturing", nothing, raw_capturing, "");
   row ("for scale: context id", nothing, raw_id, "");
