@@ -260,6 +260,23 @@ test_pool_waits_for_streams (Bed *bed,
     g_clear_object (&streams[i]);
 }
 
+/* How often the log waits for an event before the one pool is destroyed. */
+static guint
+count_waits (char **log)
+{
+  guint waited = 0, destroyed = 0;
+
+  for (guint i = 0; log[i] != NULL; i++)
+    {
+      if (strstr (log[i], "cuEventSynchronize(") != NULL && strstr (log[i], "= SUCCESS") != NULL)
+        waited += destroyed == 0;
+      if (strstr (log[i], "cuMemPoolDestroy(") != NULL)
+        destroyed++;
+    }
+  g_assert_cmpuint (destroyed, ==, 1);
+  return waited;
+}
+
 /* The same for memory that was freed on what ends with no stream of the driver's: a default stream, of whatever object, or a stream
  * of others. One without an owner is not touched once its object is gone. */
 static void
@@ -281,7 +298,6 @@ test_pool_waits_for_others_streams (Bed *bed,
       GCudaDeviceMemoryResource *pool = gcuda_device_memory_resource_new_pool (bed->device, 0, GCUDA_HANDLE_TYPES_NONE, &error);
       g_autoptr (GObject) owner = g_object_new (G_TYPE_OBJECT, NULL);
       CUstream raw = NULL;
-      guint waited = 0, destroyed = 0;
 
       g_assert_no_error (error);
       if (kind >= OWNED)
@@ -315,21 +331,136 @@ test_pool_waits_for_others_streams (Bed *bed,
         {
           g_auto (GStrv) log = gcuda_test_log_take ();
 
-          for (guint i = 0; log[i] != NULL; i++)
-            {
-              if (strstr (log[i], "cuEventSynchronize(") != NULL && strstr (log[i], "= SUCCESS") != NULL)
-                waited += destroyed == 0;
-              if (strstr (log[i], "cuMemPoolDestroy(") != NULL)
-                destroyed++;
-            }
-          g_assert_cmpuint (waited, ==, kind <= PER_THREAD ? 1 : 3);
-          g_assert_cmpuint (destroyed, ==, 1);
+          g_assert_cmpuint (count_waits (log), ==, kind <= PER_THREAD ? 1 : 3);
         }
       if (kind == OWNED)
         assert_cuda (RAW (cuStreamDestroy) (raw));
       while (g_main_context_iteration (NULL, FALSE))
         ;
       g_assert_cmpuint (owner->ref_count, ==, 1);
+    }
+  assert_cuda (RAW (cuCtxPopCurrent) (&(CUcontext){ NULL }));
+}
+
+/* The default stream of a context of others, whose object is gone before the pool is. */
+static void
+test_pool_waits_for_others_context (Bed *bed,
+                                    gconstpointer data)
+{
+  g_autoptr (GError) error = NULL;
+  GCudaDeviceMemoryResource *pool = gcuda_device_memory_resource_new_pool (bed->device, 0, GCUDA_HANDLE_TYPES_NONE, &error);
+  CUresult (*create) (CUcontext *, unsigned int, CUdevice) = gcuda_test_driver_function ("cuCtxCreate");
+  CUcontext raw, popped;
+  GCudaContext *context;
+  GCudaStream *stream;
+
+  g_assert_no_error (error);
+  assert_cuda (create (&raw, 0, 0));
+  assert_cuda (RAW (cuCtxPopCurrent) (&popped));
+  context = gcuda_context_new_for_handle ((guintptr) raw, NULL, &error);
+  g_assert_no_error (error);
+  stream = gcuda_stream_new_legacy_default (context, &error);
+  g_assert_no_error (error);
+  if (gcuda_test_can_fail_calls ())
+    gcuda_test_log_start ();
+  g_object_unref (gcuda_memory_resource_allocate (GCUDA_MEMORY_RESOURCE (pool), 4096, stream, &error));
+  g_assert_no_error (error);
+  g_assert_finalize_object (stream);
+  g_object_unref (context);
+  g_object_unref (pool);
+  g_assert_true (gcuda_reclaim (NULL, &error));
+  g_assert_no_error (error);
+  if (gcuda_test_can_fail_calls ())
+    {
+      g_auto (GStrv) log = gcuda_test_log_take ();
+
+      g_assert_cmpuint (count_waits (log), ==, 1);
+    }
+  assert_cuda (RAW (cuCtxDestroy) (raw));
+}
+
+/* Work on a stream that ended keeps a private context from being destroyed, and not from being closed. After gcuda_reclaim () it
+ * is destroyed, and so is the pool. */
+static void
+test_pool_and_private_context (Bed *bed,
+                               gconstpointer data)
+{
+  g_autoptr (GError) error = NULL;
+
+  for (guint i = 0; i < 10; i++)
+    {
+      GCudaDeviceMemoryResource *pool = gcuda_device_memory_resource_new_pool (bed->device, 0, GCUDA_HANDLE_TYPES_NONE, &error);
+      GCudaContext *context = gcuda_context_new (bed->device, GCUDA_CONTEXT_FLAGS_NONE, &error);
+      GCudaStream *stream = gcuda_stream_new (context, GCUDA_STREAM_FLAGS_NONE, 0, &error);
+      GCudaBuffer *buffer = gcuda_memory_resource_allocate (GCUDA_MEMORY_RESOURCE (pool), 4096, stream, &error);
+      guint64 contexts = gcuda_test_is_simulated () ? gcuda_test_count_calls ("cuCtxDestroy") : 0;
+      guint64 pools = gcuda_test_is_simulated () ? gcuda_test_count_calls ("cuMemPoolDestroy") : 0;
+      Blocker *blocker;
+
+      g_assert_no_error (error);
+      blocker = blocker_new (stream);
+      pattern_fill (buffer, i, stream);
+      g_object_unref (buffer);
+      g_assert_finalize_object (stream);
+      g_assert_true (gcuda_context_close (context, &error));
+      g_assert_no_error (error);
+      g_assert_finalize_object (context);
+      g_object_unref (pool);
+      if (gcuda_test_is_simulated ())
+        g_assert_cmpuint (gcuda_test_count_calls ("cuMemPoolDestroy"), ==, pools);
+      blocker_release (blocker);
+      g_assert_true (gcuda_reclaim (NULL, &error));
+      g_assert_no_error (error);
+      if (gcuda_test_is_simulated ())
+        {
+          g_assert_cmpuint (gcuda_test_count_calls ("cuCtxDestroy"), ==, contexts + 1);
+          g_assert_cmpuint (gcuda_test_count_calls ("cuMemPoolDestroy"), ==, pools + 1);
+        }
+    }
+}
+
+/* Each call fails by which a free on a stream of others without an owner is marked. The stream is not touched after its end. */
+static void
+test_pool_ownerless_failures (Bed *bed,
+                              gconstpointer data)
+{
+  static const char *const faults[] = {
+    "cuEventCreate:1=OUT_OF_MEMORY",
+    "cuEventRecord:1=UNKNOWN",
+    "cuStreamIsCapturing:2=UNKNOWN",
+    "cuStreamIsCapturing:3=UNKNOWN",
+  };
+  g_autoptr (GError) error = NULL;
+
+  if (!gcuda_test_needs_failing_calls ())
+    return;
+  assert_cuda (RAW (cuCtxPushCurrent) (gcuda_context_get_cuda_context (bed->context)));
+  for (guint i = 0; i < G_N_ELEMENTS (faults); i++)
+    {
+      GCudaDeviceMemoryResource *pool = gcuda_device_memory_resource_new_pool (bed->device, 0, GCUDA_HANDLE_TYPES_NONE, &error);
+      GCudaStream *stream;
+      GCudaBuffer *buffer;
+      CUstream raw;
+
+      g_assert_no_error (error);
+      assert_cuda (RAW (cuStreamCreate) (&raw, CU_STREAM_NON_BLOCKING));
+      stream = gcuda_stream_new_for_handle (bed->context, (guintptr) raw, NULL, &error);
+      buffer = gcuda_memory_resource_allocate (GCUDA_MEMORY_RESOURCE (pool), 4096, stream, &error);
+      g_assert_no_error (error);
+      gcuda_test_log_start ();
+      gcuda_test_fail_calls (faults[i]);
+      g_object_unref (buffer);
+      gcuda_test_fail_calls (NULL);
+      g_assert_finalize_object (stream);
+      assert_cuda (RAW (cuStreamDestroy) (raw));
+      g_object_unref (pool);
+      g_assert_true (gcuda_reclaim (NULL, &error));
+      g_assert_no_error (error);
+      {
+        g_auto (GStrv) log = gcuda_test_log_take ();
+
+        g_assert_cmpuint (count_waits (log), >=, 1);
+      }
     }
   assert_cuda (RAW (cuCtxPopCurrent) (&(CUcontext){ NULL }));
 }
@@ -598,6 +729,9 @@ main (int argc,
   bed_add ("/device-memory-resource/pool-life", test_pool_life);
   bed_add ("/device-memory-resource/pool-waits-for-streams", test_pool_waits_for_streams);
   bed_add ("/device-memory-resource/pool-waits-for-others-streams", test_pool_waits_for_others_streams);
+  bed_add ("/device-memory-resource/pool-waits-for-others-context", test_pool_waits_for_others_context);
+  bed_add ("/device-memory-resource/pool-and-private-context", test_pool_and_private_context);
+  bed_add ("/device-memory-resource/pool-ownerless-failures", test_pool_ownerless_failures);
   bed_add ("/device-memory-resource/pool-ends-while-synchronized", test_pool_ends_while_synchronized);
   bed_add ("/device-memory-resource/bad-arguments", test_bad_arguments);
   bed_add ("/device-memory-resource/own-access", test_own_access);

@@ -373,6 +373,73 @@ test_released_under_call (Bed *bed,
   g_assert_finalize_object (resource);
 }
 
+typedef struct
+{
+  TestResource *resource;
+  GCudaStream *stream;
+  gint stop;
+  gint released;
+} Releaser;
+
+static void CUDA_CB
+take_a_while (void *data)
+{
+  g_usleep (10000);
+}
+
+static gpointer
+release_all_the_time (gpointer data)
+{
+  Releaser *self = data;
+
+  while (!g_atomic_int_get (&self->stop))
+    {
+      g_autoptr (GError) error = NULL;
+      g_autoptr (GCudaBuffer) buffer = gcuda_memory_resource_allocate (GCUDA_MEMORY_RESOURCE (self->resource), 256, self->stream, &error);
+
+      g_assert_no_error (error);
+      assert_cuda (RAW (cuLaunchHostFunc) (gcuda_stream_get_cuda_stream (self->stream), take_a_while, NULL));
+      g_clear_object (&buffer);
+      g_atomic_int_inc (&self->released);
+      g_usleep (10000);
+    }
+  return NULL;
+}
+
+static gpointer
+cancel_in_time (gpointer data)
+{
+  for (guint i = 0; i < 1000 && !g_cancellable_is_cancelled (data); i++)
+    g_usleep (10000);
+  g_cancellable_cancel (data);
+  return NULL;
+}
+
+/* What was released before is waited for, not what another thread goes on releasing on the same stream. */
+static void
+test_reclaim_among_releases (Bed *bed,
+                             gconstpointer data)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (GCancellable) cancellable = g_cancellable_new ();
+  Releaser releaser = { .resource = make (safe_resource_get_type (), bed), .stream = bed->stream };
+  GThread *thread = g_thread_new ("releases", release_all_the_time, &releaser), *timer;
+
+  while (g_atomic_int_get (&releaser.released) < 5)
+    g_usleep (1000);
+  timer = g_thread_new ("timer", cancel_in_time, cancellable);
+  g_assert_true (gcuda_reclaim (cancellable, &error));
+  g_assert_no_error (error);
+  g_cancellable_cancel (cancellable);
+  g_thread_join (timer);
+  g_atomic_int_set (&releaser.stop, TRUE);
+  g_thread_join (thread);
+  g_assert_true (gcuda_reclaim (NULL, &error));
+  g_assert_no_error (error);
+  g_assert_cmpint (releaser.resource->deallocated, ==, releaser.released);
+  g_assert_finalize_object (releaser.resource);
+}
+
 static gpointer
 allocate_elsewhere (gpointer data)
 {
@@ -781,6 +848,7 @@ main (int argc,
   bed_add ("/memory-resource/bound", test_bound);
   bed_add ("/memory-resource/nested", test_nested);
   bed_add ("/memory-resource/released-under-call", test_released_under_call);
+  bed_add ("/memory-resource/reclaim-among-releases", test_reclaim_among_releases);
   bed_add ("/memory-resource/wrong-thread", test_wrong_thread);
   bed_add ("/memory-resource/thread-safe", test_thread_safe);
   bed_add ("/memory-resource/waits-for-stream", test_waits_for_stream);

@@ -26,6 +26,7 @@ typedef struct
   unsigned long long id; /* handles are used again after a reset, ids are not */
   CUdevice device;
   GCudaContextKind kind;
+  gint gone; /* a private one was destroyed: all that was in it is done */
 
   GObject *owner;
   GMainContext *owner_context; /* where the owner is dropped */

@@ -91,6 +91,7 @@ destroy_private (GCudaReclaimNode *node)
       _gcuda_fail_driver (&error, result, "destroying a private context of device %d", (int) self->device);
       _gcuda_report_teardown (error, "cuCtxDestroy", (guint64) (guintptr) self->handle, 0);
     }
+  g_atomic_int_set (&self->gone, TRUE);
   _gcuda_context_box_unref (self);
   return GCUDA_RECLAIM_DONE;
 }

@@ -278,8 +278,9 @@ gcuda_context_new (GCudaDevice *device,
  *
  * Wraps a context that another library made. It is never destroyed here.
  *
- * @owner is referenced until the last stream, event, buffer or recipe in the context is gone, and dropped from the main
- * context that is the thread-default one now. Without an owner the caller keeps the context for that long. Any thread.
+ * @owner is referenced until the last stream, event, buffer or recipe in the context is gone, and each memory pool of the library's
+ * own that was freed to on one of its default streams; and dropped from the main context that is the thread-default one now.
+ * Without an owner the caller keeps the context for that long. Any thread.
  *
  * Errors: `INVALID_ARGUMENT` for 0; `CONTEXT_IS_DESTROYED` and other answers of the driver; `FORKED`. A number that never
  * was a context is beyond what can be checked.

@@ -66,7 +66,7 @@ exiting (void)
     return;
   g_atomic_int_set (&gate_closed, 1);
   /* The driver's own exit handler runs after this one: nothing of ours may be inside it by then. */
-  wait_for_teardowns (0, 50);
+  wait_for_teardowns (own_uses, 50);
   _gcuda_homes_report_left ();
 }
 

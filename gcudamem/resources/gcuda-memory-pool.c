@@ -3,30 +3,43 @@
 
 #include "gcuda-pool-statistics-private.h"
 
-/* Where memory of an owned pool was freed: a stream, or one of the default streams of a context, which are waited for as the legacy
- * one. Each with a reference; the pool keeps neither the driver's stream nor its context. */
+/*
+ * Where memory of an owned pool was freed:
+ * - a stream that the library makes, or that others keep for it: by its box, whose end it waits for, too;
+ * - the default streams of a context: by that. They are waited for as the legacy one, and not kept of a private context alone,
+ *   which waits itself for all that is in it;
+ * - a stream of others who say nothing of its end: by its box, with an event that is recorded at each free.
+ */
 typedef struct
 {
   GCudaStreamWaiter waiter; /* after the resource is gone */
   GCudaMemoryPool *pool;
-  GCudaStreamBox *box;
-  GCudaContextBox *context;
+  GCudaStreamBox *box;      /* a reference */
+  GCudaContextBox *context; /* a use, or of a private one a reference */
+  CUevent event;
+  gint unmarked; /* there was a free that it could not be recorded behind */
 } PoolStream;
 
-/* A free on a stream that may be gone before the pool. */
-typedef struct
+static gboolean
+keeps_context (PoolStream *self)
 {
-  GCudaStreamWaiter waiter;
-  GCudaMemoryPool *pool;
-} PoolFree;
+  return self->context->kind != GCUDA_CONTEXT_PRIVATE || self->box != NULL;
+}
 
 static void
 pool_stream_free (gpointer data)
 {
   PoolStream *self = data;
 
+  if (self->context != NULL && keeps_context (self))
+    {
+      if (self->event != NULL)
+        _gcuda_context_box_give_event (self->context, self->event, FALSE);
+      _gcuda_context_box_unuse (self->context);
+    }
+  else if (self->context != NULL)
+    _gcuda_context_box_unref (self->context);
   g_clear_pointer (&self->box, _gcuda_stream_box_unref);
-  g_clear_pointer (&self->context, _gcuda_context_box_unref);
   g_free (self);
 }
 
@@ -109,57 +122,65 @@ pool_stream_passed (GCudaStreamWaiter *waiter)
   return GCUDA_RECLAIM_DONE;
 }
 
+/* The box has ended, or is not in use for this. */
 static GCudaReclaimResult
-pool_free_passed (GCudaStreamWaiter *waiter)
+pool_stream_over (GCudaStreamWaiter *waiter)
 {
-  GCudaStreamBox *box = waiter->box;
-
-  pool_let_go (((PoolFree *) waiter)->pool);
-  g_free (waiter);
-  _gcuda_stream_box_unuse (box);
+  pool_let_go (((PoolStream *) waiter)->pool);
   return GCUDA_RECLAIM_DONE;
 }
 
-/* A stream that ended before the pool. */
+/* A private context that ended before the pool. */
 static GCudaReclaimResult
-pool_stream_ended (GCudaReclaimNode *node)
+pool_context_over (GCudaReclaimNode *node)
 {
   PoolStream *self = (PoolStream *) node;
 
-  switch (_gcuda_stream_box_get_ending (self->box))
-    {
-    case GCUDA_STREAM_OPEN:
-      return GCUDA_RECLAIM_BLOCKED;
-    case GCUDA_STREAM_MARKED:
-      return GCUDA_RECLAIM_AGAIN;
-    case GCUDA_STREAM_PASSED:
-    default:
-      pool_let_go (self->pool);
-      return GCUDA_RECLAIM_DONE;
-    }
+  if (!g_atomic_int_get (&self->context->gone))
+    return GCUDA_RECLAIM_AGAIN;
+  pool_let_go (self->pool);
+  return GCUDA_RECLAIM_DONE;
 }
 
+/* Of the pool, which is pending for it already. */
 static void
 pool_stream_wait (PoolStream *self)
 {
-  GCudaStreamBox *box = NULL;
+  GCudaMemoryPool *pool = self->pool;
 
-  if (self->box != NULL)
+  if (self->event != NULL || g_atomic_int_get (&self->unmarked))
+    {
+      if (!_gcuda_context_box_is_alive (self->context))
+        {
+          pool_let_go (pool);
+          return;
+        }
+      /* Whatever there is in the context then. */
+      if (g_atomic_int_get (&self->unmarked) &&
+          (self->event == NULL || !_gcuda_driver_has (GCUDA_DRIVER_GROUP_CONTEXT_EVENTS) ||
+           _gcuda_driver.CtxRecordEvent (self->context->handle, self->event) != CUDA_SUCCESS))
+        {
+          g_autoptr (GError) error = NULL;
+
+          /* Better kept than destroyed under somebody: it stays pending. */
+          _gcuda_fail (&error, GCUDA_ERROR_UNKNOWN, "destroying %s: it can't be found out whether what was freed on a stream of others has passed", pool->name);
+          _gcuda_report_teardown (error, "cuMemPoolDestroy", (guint64) (guintptr) pool->handle, 0);
+          return;
+        }
+      _gcuda_stream_box_queue_event (self->box, &self->waiter, g_steal_pointer (&self->event), pool_stream_over);
+    }
+  else if (self->box != NULL)
     {
       if (_gcuda_stream_box_use (self->box))
-        box = self->box;
+        _gcuda_stream_box_queue (self->box, &self->waiter, 0, pool_stream_passed);
+      else if (!_gcuda_stream_box_wait_for_end (self->box, &self->waiter, pool_stream_over))
+        pool_let_go (pool);
     }
-  /* The streams of a context that has ended went with it. */
   else if (_gcuda_context_box_use (self->context))
-    box = _gcuda_stream_box_new (GCUDA_STREAM_LEGACY, CU_STREAM_LEGACY, self->context, 0, NULL);
+    /* Of no thread: what was freed on anybody's per-thread default stream is behind the legacy one. */
+    _gcuda_stream_box_queue (_gcuda_stream_box_new (GCUDA_STREAM_LEGACY, CU_STREAM_LEGACY, self->context, 0, NULL), &self->waiter, 0, pool_stream_passed);
   else
-    return;
-
-  g_atomic_int_inc (&self->pool->pending);
-  if (box != NULL)
-    _gcuda_stream_box_queue (box, &self->waiter, 0, pool_stream_passed);
-  else
-    _gcuda_reclaimer_push (&self->waiter.node, pool_stream_ended);
+    _gcuda_reclaimer_push (&self->waiter.node, pool_context_over);
 }
 
 void
@@ -175,7 +196,10 @@ _gcuda_memory_pool_release (GCudaMemoryPool *pool)
     {
       g_hash_table_iter_init (&iter, pool->streams);
       while (g_hash_table_iter_next (&iter, NULL, &stream))
-        pool_stream_wait (stream);
+        {
+          g_atomic_int_inc (&pool->pending);
+          pool_stream_wait (stream);
+        }
     }
   pool_let_go (pool);
   _gcuda_teardown_leave (&teardown);
@@ -196,14 +220,15 @@ is_over (gpointer key,
   GCudaMemoryPool *pool = user_data;
   PoolStream *self = value;
 
-  if (self->box != NULL ? _gcuda_stream_box_get_ending (self->box) != GCUDA_STREAM_PASSED : g_atomic_int_get (&self->context->uses) > 0)
+  if (self->event != NULL || g_atomic_int_get (&self->unmarked) ||
+      !(self->box != NULL ? g_atomic_int_get (&self->box->over) : g_atomic_int_get (&self->context->gone)))
     return FALSE;
   if (g_atomic_pointer_get (recent_place (pool, key)) == key)
     g_atomic_pointer_set (recent_place (pool, key), NULL);
   return TRUE;
 }
 
-static void
+static PoolStream *
 pool_remember_stream (GCudaMemoryPool *pool,
                       GCudaStreamBox *box,
                       gconstpointer key)
@@ -213,7 +238,8 @@ pool_remember_stream (GCudaMemoryPool *pool,
   g_mutex_lock (&pool->lock);
   if (pool->streams == NULL)
     pool->streams = g_hash_table_new_full (NULL, NULL, NULL, pool_stream_free);
-  if (!g_hash_table_contains (pool->streams, key))
+  self = g_hash_table_lookup (pool->streams, key);
+  if (self == NULL)
     {
       /* A long-lived pool sees many streams come and go. */
       if (g_hash_table_size (pool->streams) >= pool->streams_limit)
@@ -224,30 +250,39 @@ pool_remember_stream (GCudaMemoryPool *pool,
       self = g_new0 (PoolStream, 1);
       self->pool = pool;
       if (key == box)
-        {
-          self->box = _gcuda_stream_box_ref (box);
-          _gcuda_stream_box_watch (box);
-        }
+        self->box = _gcuda_stream_box_ref (box);
+      if (key == box && !_gcuda_stream_box_is_ownerless (box))
+        _gcuda_stream_box_watch (box);
       else
-        self->context = _gcuda_context_box_ref (box->context);
+        self->context = box->context;
+      if (self->context != NULL && (!keeps_context (self) || !_gcuda_context_box_use (self->context)))
+        _gcuda_context_box_ref (self->context);
       g_hash_table_insert (pool->streams, (gpointer) key, self);
     }
   g_atomic_pointer_set (recent_place (pool, key), key);
   g_mutex_unlock (&pool->lock);
+  return self;
 }
 
+/* The stream may be gone any time after this. */
 static void
-pool_note_one_free (GCudaMemoryPool *pool,
-                    GCudaStreamBox *box)
+pool_mark_free (GCudaMemoryPool *pool,
+                GCudaStreamBox *box)
 {
-  PoolFree *note;
+  PoolStream *self = pool_remember_stream (pool, box, box);
+  CUevent event = g_atomic_pointer_get (&self->event);
 
-  if (!_gcuda_stream_box_use (box))
-    return;
-  note = g_new0 (PoolFree, 1);
-  note->pool = pool;
-  g_atomic_int_inc (&pool->pending);
-  _gcuda_stream_box_queue (box, &note->waiter, _gcuda_thread_id (), pool_free_passed);
+  if (event == NULL)
+    {
+      event = _gcuda_context_box_take_event (self->context);
+      if (event != NULL && !g_atomic_pointer_compare_and_exchange (&self->event, NULL, event))
+        {
+          _gcuda_context_box_give_event (self->context, event, FALSE);
+          event = g_atomic_pointer_get (&self->event);
+        }
+    }
+  if (event == NULL || !_gcuda_stream_box_record (box, event))
+    g_atomic_int_set (&self->unmarked, TRUE);
 }
 
 /* A part of every free: under no lock where memory was freed on the same stream lately. @box is in use by the caller. */
@@ -258,7 +293,7 @@ pool_note_free (GCudaMemoryPool *pool,
   gconstpointer key = _gcuda_stream_box_is_default (box) ? (gconstpointer) box->context : box;
 
   if (G_UNLIKELY (_gcuda_stream_box_is_ownerless (box)))
-    pool_note_one_free (pool, box);
+    pool_mark_free (pool, box);
   else if (G_UNLIKELY (__atomic_load_n (recent_place (pool, key), __ATOMIC_RELAXED) != key))
     pool_remember_stream (pool, box, key);
 }

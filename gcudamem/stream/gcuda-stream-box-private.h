@@ -51,9 +51,11 @@ struct _GCudaStreamBox
   GCudaStreamWaiter *batch, **batch_end;
   CUevent event;
 
-  /* Memory of a pool that will be destroyed was freed on it: its end is waited for, also after the driver's stream is gone. */
+  /* Memory of a pool that will be destroyed was freed on it: what is in it when it ends is waited for. */
   gint watched;
-  gint ending;
+  gint over;                 /* it has ended, and that was waited for */
+  gboolean marked;           /* whoever ends it: event, if there is one, is behind all */
+  GCudaStreamWaiter *enders; /* under the lock: to be told when it is over */
 
   GCudaStreamBox *joined; /* in use, or NULL: a fork was joined into it, and its capture goes on there */
 };
@@ -93,18 +95,13 @@ void _gcuda_stream_box_end (GCudaStreamBox *self); /* after the last use */
 /* Gives the use of an object back that was marked as closed: later, if a call is under way that counts on it. */
 void _gcuda_stream_box_leave (GCudaStreamBox *self);
 
-/* From then on, for a stream that is in use: after its last use there is a mark behind all that is in it. Not for the default
- * streams, which do not end with their box, nor for one of others without an owner, whose end nobody tells. */
+/* From then on, for a stream that is in use: its end is waited for. Not for the default streams, which do not end with their box,
+ * nor for one of others without an owner, whose end nobody tells. */
 void _gcuda_stream_box_watch (GCudaStreamBox *self);
-
-typedef enum
-{
-  GCUDA_STREAM_OPEN,   /* or it can't be marked yet */
-  GCUDA_STREAM_MARKED, /* it has ended; what was in it is not known to have passed */
-  GCUDA_STREAM_PASSED, /* and was waited for */
-} GCudaStreamEnding;
-
-GCudaStreamEnding _gcuda_stream_box_get_ending (GCudaStreamBox *self);
+/* Of one that has no use any more: calls @passed when all is done that was in it; FALSE if it is. */
+gboolean _gcuda_stream_box_wait_for_end (GCudaStreamBox *self,
+                                         GCudaStreamWaiter *waiter,
+                                         GCudaStreamWaiterFunc passed);
 
 static inline void
 _gcuda_stream_box_unuse (GCudaStreamBox *self)
@@ -149,6 +146,15 @@ GCudaStreamState _gcuda_stream_box_teardown_enter (GCudaStreamBox *self,
                                                    CUstream handle,
                                                    gboolean ask,
                                                    GCudaContextScope *scope);
+
+/* Records @event behind all that is in the stream now; FALSE if that can't be. In a capture it is of no use then. */
+gboolean _gcuda_stream_box_record (GCudaStreamBox *self,
+                                   CUevent event);
+/* Calls @passed, on the reclaimer's thread, when @event has passed, and gives that back; the box need not be in use. */
+void _gcuda_stream_box_queue_event (GCudaStreamBox *self,
+                                    GCudaStreamWaiter *waiter,
+                                    CUevent event,
+                                    GCudaStreamWaiterFunc passed);
 
 /* Calls @passed, on the reclaimer's thread, after all that is in the stream now. The waiter keeps its box in use. */
 void _gcuda_stream_box_queue (GCudaStreamBox *self,

@@ -161,53 +161,69 @@ has_passed (GCudaContextBox *context,
 
 /* The end of a stream */
 
+/* All is done that was in it. A private context that it was in may be gone by now. */
 static void
-ended (GCudaStreamBox *self)
+finish_end (GCudaStreamBox *self)
 {
-  _gcuda_context_box_unuse (self->context);
+  GCudaStreamWaiter *enders, *next;
+
+  g_mutex_lock (&self->lock);
+  g_atomic_int_set (&self->over, TRUE);
+  enders = g_steal_pointer (&self->enders);
+  g_mutex_unlock (&self->lock);
+  for (; enders != NULL; enders = next)
+    {
+      next = enders->next;
+      enders->passed (enders);
+    }
   _gcuda_stream_box_unref (self);
 }
 
-/* Until all is done that was in the stream when it ended. */
 static GCudaReclaimResult
 wait_for_end (GCudaReclaimNode *node)
 {
   GCudaStreamBox *self = (GCudaStreamBox *) node;
+  GCudaContextBox *context = self->context;
 
-  if (!has_passed (self->context, self->event))
+  if (!has_passed (context, self->event))
     return GCUDA_RECLAIM_AGAIN;
-  _gcuda_context_box_give_event (self->context, g_steal_pointer (&self->event), FALSE);
-  g_atomic_int_set (&self->ending, GCUDA_STREAM_PASSED);
-  ended (self);
+  _gcuda_context_box_give_event (context, g_steal_pointer (&self->event), FALSE);
+  finish_end (self);
+  if (context->kind == GCUDA_CONTEXT_PRIVATE)
+    _gcuda_context_box_unref (context);
+  else
+    _gcuda_context_box_unuse (context);
   return GCUDA_RECLAIM_DONE;
 }
 
-/* FALSE: a mark is wanted, and can't be made now. */
+/* FALSE: it can't be marked now. */
 static gboolean
 mark_end (GCudaStreamBox *self)
 {
+  CUstreamCaptureStatus status;
   CUevent event;
   gboolean tainted;
 
-  if (!g_atomic_int_get (&self->watched) || g_atomic_int_get (&self->ending) != GCUDA_STREAM_OPEN)
+  if (self->marked || !g_atomic_int_get (&self->watched) || !_gcuda_context_box_is_alive (self->context))
     return TRUE;
-  event = _gcuda_context_box_is_alive (self->context) ? _gcuda_context_box_take_event (self->context) : NULL;
-  if (event == NULL && _gcuda_context_box_is_alive (self->context))
+  /* Nothing can be marked there, and the capture ends with the stream. */
+  if (self->kind == GCUDA_STREAM_CREATED && _gcuda_driver.StreamIsCapturing (self->handle, &status) == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE)
+    return TRUE;
+  event = _gcuda_context_box_take_event (self->context);
+  if (event == NULL)
     return FALSE;
-  switch (event != NULL ? record (self, self->handle, event, &tainted) : RECORD_NOTHING)
+  switch (record (self, self->handle, event, &tainted))
     {
     case RECORDED:
       self->event = event;
-      g_atomic_int_set (&self->ending, GCUDA_STREAM_MARKED);
+      self->marked = TRUE;
       return TRUE;
     case RECORD_LATER:
       _gcuda_context_box_give_event (self->context, event, tainted);
       return FALSE;
     case RECORD_NOTHING:
     default:
-      if (event != NULL)
-        _gcuda_context_box_give_event (self->context, event, FALSE);
-      g_atomic_int_set (&self->ending, GCUDA_STREAM_PASSED);
+      _gcuda_context_box_give_event (self->context, event, FALSE);
       return TRUE;
     }
 }
@@ -215,11 +231,12 @@ mark_end (GCudaStreamBox *self)
 static GCudaReclaimResult
 destroy (GCudaStreamBox *self)
 {
+  GCudaContextBox *context = self->context;
   CUresult result = CUDA_SUCCESS;
 
   if (!mark_end (self))
     return GCUDA_RECLAIM_BLOCKED;
-  if (self->kind == GCUDA_STREAM_CREATED && _gcuda_context_box_is_alive (self->context))
+  if (self->kind == GCUDA_STREAM_CREATED && _gcuda_context_box_is_alive (context))
     result = _gcuda_driver.StreamDestroy (self->handle);
   /* On a thread of the driver's. */
   if (result == CUDA_ERROR_NOT_PERMITTED)
@@ -229,15 +246,23 @@ destroy (GCudaStreamBox *self)
     {
       g_autoptr (GError) error = NULL;
 
-      _gcuda_fail_driver (&error, result, "destroying a stream of device %d", (int) self->context->device);
+      _gcuda_fail_driver (&error, result, "destroying a stream of device %d", (int) context->device);
       _gcuda_report_teardown (error, "cuStreamDestroy", (guint64) (guintptr) self->handle, 0);
     }
   if (self->owner != NULL)
     _gcuda_post_unref (g_steal_pointer (&self->owner_context), g_steal_pointer (&self->owner));
-  if (self->event != NULL)
-    _gcuda_reclaimer_push (&self->node, wait_for_end);
-  else
-    ended (self);
+  if (self->event == NULL)
+    {
+      finish_end (self);
+      _gcuda_context_box_unuse (context);
+      return GCUDA_RECLAIM_DONE;
+    }
+  /* A private context is not kept for this: it waits itself until all is done in it. */
+  if (context->kind == GCUDA_CONTEXT_PRIVATE)
+    _gcuda_context_box_ref (context);
+  _gcuda_reclaimer_push (&self->node, wait_for_end);
+  if (context->kind == GCUDA_CONTEXT_PRIVATE)
+    _gcuda_context_box_unuse (context);
   return GCUDA_RECLAIM_DONE;
 }
 
@@ -269,10 +294,23 @@ _gcuda_stream_box_watch (GCudaStreamBox *self)
   g_atomic_int_set (&self->watched, TRUE);
 }
 
-GCudaStreamEnding
-_gcuda_stream_box_get_ending (GCudaStreamBox *self)
+gboolean
+_gcuda_stream_box_wait_for_end (GCudaStreamBox *self,
+                                GCudaStreamWaiter *waiter,
+                                GCudaStreamWaiterFunc passed)
 {
-  return g_atomic_int_get (&self->ending);
+  gboolean over;
+
+  waiter->passed = passed;
+  g_mutex_lock (&self->lock);
+  over = g_atomic_int_get (&self->over);
+  if (!over)
+    {
+      waiter->next = self->enders;
+      self->enders = waiter;
+    }
+  g_mutex_unlock (&self->lock);
+  return !over;
 }
 
 /* Several objects may have one box, and be closed under one call. */
@@ -280,16 +318,19 @@ static GCudaReclaimResult
 leave_later (GCudaReclaimNode *node)
 {
   GCudaStreamBox *self = (gpointer) ((char *) node - G_STRUCT_OFFSET (GCudaStreamBox, leaving));
-  gint leavers;
+  /* Those that come after the look count on another one. */
+  const gint leavers = g_atomic_int_get (&self->leavers);
+  gboolean all;
 
   /* The call may last for as long as the GPU likes. */
   if (!_gcuda_hazard_barrier () || _gcuda_hazard_is_noted (self))
     return GCUDA_RECLAIM_BLOCKED;
+  all = g_atomic_int_add (&self->leavers, -leavers) == leavers;
   _gcuda_stream_box_ref (self);
-  for (leavers = __atomic_exchange_n (&self->leavers, 0, __ATOMIC_ACQ_REL); leavers > 0; leavers--)
+  for (gint i = 0; i < leavers; i++)
     _gcuda_stream_box_unuse (self);
   _gcuda_stream_box_unref (self);
-  return GCUDA_RECLAIM_DONE;
+  return all ? GCUDA_RECLAIM_DONE : GCUDA_RECLAIM_BLOCKED;
 }
 
 void
@@ -350,7 +391,10 @@ drain (GCudaReclaimNode *node)
             break;
           }
       else
-        passed = !_gcuda_context_box_is_alive (self->context);
+        {
+          passed = !_gcuda_context_box_is_alive (self->context);
+          answer = GCUDA_RECLAIM_BLOCKED;
+        }
     }
   if (self->event != NULL)
     {
@@ -409,9 +453,30 @@ check_own_event (GCudaReclaimNode *node)
         return GCUDA_RECLAIM_AGAIN;
       _gcuda_context_box_give_event (waiter->box->context, waiter->event, FALSE);
       waiter->event = NULL;
-      waiter->node.number = _gcuda_reclaimer_number ();
     }
   return waiter->passed (waiter);
+}
+
+gboolean
+_gcuda_stream_box_record (GCudaStreamBox *self,
+                          CUevent event)
+{
+  gboolean tainted;
+
+  return record (self, self->handle, event, &tainted) == RECORDED;
+}
+
+void
+_gcuda_stream_box_queue_event (GCudaStreamBox *self,
+                               GCudaStreamWaiter *waiter,
+                               CUevent event,
+                               GCudaStreamWaiterFunc passed)
+{
+  waiter->box = self;
+  waiter->passed = passed;
+  waiter->next = NULL;
+  waiter->event = event;
+  _gcuda_reclaimer_push (&waiter->node, check_own_event);
 }
 
 void
@@ -426,6 +491,7 @@ _gcuda_stream_box_queue (GCudaStreamBox *self,
   waiter->passed = passed;
   waiter->next = NULL;
   waiter->event = NULL;
+  waiter->node.number = _gcuda_reclaimer_number ();
 
   /* Another thread could only name a per-thread stream by way of the legacy one, a barrier for others; and a stream of others
    * without an owner may be gone any time after this: record it here. */

@@ -587,8 +587,9 @@ gcuda_stream_new_per_thread_default (GCudaContext *context,
  *
  * Wraps a stream that another library made. It is never destroyed here.
  *
- * @owner is referenced until the last recipe that names the stream is gone, graphs are closed that were launched on it last, and
- * the stream has passed what uploads still keep data for; and dropped from the main context that is the thread-default one now.
+ * @owner is referenced until the last recipe that names the stream is gone, no capture of it goes on, graphs are closed that were
+ * launched on it last, and the stream has passed what uploads still keep data for; and dropped from the main context that is the
+ * thread-default one now.
  * Without an owner the caller keeps the stream, and its context, until then and until the object is closed: the driver crashes the
  * process when a stream is used that was destroyed. Any thread.
  *
