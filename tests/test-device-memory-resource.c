@@ -349,13 +349,14 @@ test_pool_waits_for_others_context (Bed *bed,
 {
   g_autoptr (GError) error = NULL;
   GCudaDeviceMemoryResource *pool = gcuda_device_memory_resource_new_pool (bed->device, 0, GCUDA_HANDLE_TYPES_NONE, &error);
-  CUresult (*create) (CUcontext *, unsigned int, CUdevice) = gcuda_test_driver_function ("cuCtxCreate");
+  /* In the form of CUDA 11.4, whatever the headers are. */
+  CUresult (*create) (CUcontext *, CUexecAffinityParam *, int, unsigned int, CUdevice) = gcuda_test_driver_function ("cuCtxCreate");
   CUcontext raw, popped;
   GCudaContext *context;
   GCudaStream *stream;
 
   g_assert_no_error (error);
-  assert_cuda (create (&raw, 0, 0));
+  assert_cuda (create (&raw, NULL, 0, 0, 0));
   assert_cuda (RAW (cuCtxPopCurrent) (&popped));
   context = gcuda_context_new_for_handle ((guintptr) raw, NULL, &error);
   g_assert_no_error (error);

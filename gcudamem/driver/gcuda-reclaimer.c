@@ -41,8 +41,8 @@ _gcuda_reclaimer_is_here (void)
   return g_atomic_pointer_get (&thread) == g_thread_self ();
 }
 
-/* Tries each node of a list once; gives the end of what is left, and the oldest that waits for the GPU. */
-static GCudaReclaimNode **
+/* Tries each node of a list once; @oldest is that of the oldest that waits for the GPU. */
+static void
 attempt_all (GCudaReclaimNode **link,
              guint64 *oldest)
 {
@@ -67,13 +67,26 @@ attempt_all (GCudaReclaimNode **link,
         *oldest = MIN (*oldest, node->number);
       link = &node->next;
     }
-  return link;
+}
+
+/* Puts a list in front of another one: the order among nodes means nothing, and the list may be long. */
+static void
+put_in_front (GCudaReclaimNode *fresh,
+              GCudaReclaimNode **list)
+{
+  GCudaReclaimNode **end = &fresh;
+
+  while (*end != NULL)
+    end = &(*end)->next;
+  *end = *list;
+  *list = fresh;
 }
 
 static gpointer
 reclaimer_main (gpointer data)
 {
-  GCudaReclaimNode *active = NULL, **end;
+  /* Found by tools that look for leaks when the process has exited. */
+  static GCudaReclaimNode *active = NULL;
   guint64 oldest_active = G_MAXUINT64;
   gint64 backoff = BACKOFF_MINIMUM, due = 0;
 
@@ -106,24 +119,20 @@ reclaimer_main (gpointer data)
       g_mutex_unlock (&lock);
 
       if (!_gcuda_teardown_enter (&teardown))
-        return NULL; /* exiting: the driver frees everything */
+        {
+          put_in_front (fresh, &active);
+          return NULL; /* exiting: the driver frees everything */
+        }
       if (whole)
         {
           oldest_active = G_MAXUINT64;
-          end = attempt_all (&active, &oldest_active);
+          attempt_all (&active, &oldest_active);
           backoff = fresh != NULL ? BACKOFF_MINIMUM : MIN (backoff * 2, BACKOFF_MAXIMUM);
         }
       attempt_all (&fresh, &oldest_fresh);
       _gcuda_teardown_leave (&teardown);
       oldest_active = MIN (oldest_active, oldest_fresh);
-      /* In front: the order among nodes means nothing, and the list may be long. */
-      if (fresh != NULL)
-        {
-          for (end = &fresh; *end != NULL; end = &(*end)->next)
-            ;
-          *end = active;
-          active = fresh;
-        }
+      put_in_front (fresh, &active);
       if (whole)
         due = g_get_monotonic_time () + backoff;
 
