@@ -34,6 +34,11 @@ struct _GCudaReclaimNode
 void _gcuda_reclaimer_push (GCudaReclaimNode *node,
                             GCudaReclaimFunc attempt);
 
+/* The same for what was released under this number. */
+void _gcuda_reclaimer_push_as (GCudaReclaimNode *node,
+                               GCudaReclaimFunc attempt,
+                               guint64 number);
+
 /* The number of what is released now, for what is queued inside a node; and what is queued next counts as old as that. */
 guint64 _gcuda_reclaimer_number (void);
 void _gcuda_reclaimer_inherit (guint64 number);

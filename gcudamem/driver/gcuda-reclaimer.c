@@ -158,10 +158,18 @@ void
 _gcuda_reclaimer_push (GCudaReclaimNode *node,
                        GCudaReclaimFunc attempt)
 {
+  _gcuda_reclaimer_push_as (node, attempt, _gcuda_reclaimer_number ());
+}
+
+void
+_gcuda_reclaimer_push_as (GCudaReclaimNode *node,
+                          GCudaReclaimFunc attempt,
+                          guint64 number)
+{
   if (_gcuda_driver_forked ())
     return;
   node->attempt = attempt;
-  node->number = _gcuda_reclaimer_number ();
+  node->number = number;
   g_atomic_int_inc (&outstanding);
   g_mutex_lock (&lock);
   node->next = incoming;

@@ -15,15 +15,16 @@ typedef struct
   GCudaStreamWaiter waiter; /* after the resource is gone */
   GCudaMemoryPool *pool;
   GCudaStreamBox *box;      /* a reference */
-  GCudaContextBox *context; /* a use, or of a private one a reference */
+  GCudaContextBox *context; /* NULL for a watched stream; a use, or of a private one a reference */
   CUevent event;
-  gint unmarked; /* there was a free that it could not be recorded behind */
+  gint unmarked;     /* there was a free that it could not be recorded behind */
+  gboolean detached; /* from the table of the pool, because it has ended */
 } PoolStream;
 
 static gboolean
 keeps_context (PoolStream *self)
 {
-  return self->context->kind != GCUDA_CONTEXT_PRIVATE || self->box != NULL;
+  return self->context->kind != GCUDA_CONTEXT_PRIVATE;
 }
 
 static void
@@ -31,12 +32,10 @@ pool_stream_free (gpointer data)
 {
   PoolStream *self = data;
 
+  if (self->event != NULL)
+    _gcuda_context_box_give_event (self->context, self->event, FALSE);
   if (self->context != NULL && keeps_context (self))
-    {
-      if (self->event != NULL)
-        _gcuda_context_box_give_event (self->context, self->event, FALSE);
-      _gcuda_context_box_unuse (self->context);
-    }
+    _gcuda_context_box_unuse (self->context);
   else if (self->context != NULL)
     _gcuda_context_box_unref (self->context);
   g_clear_pointer (&self->box, _gcuda_stream_box_unref);
@@ -126,7 +125,12 @@ pool_stream_passed (GCudaStreamWaiter *waiter)
 static GCudaReclaimResult
 pool_stream_over (GCudaStreamWaiter *waiter)
 {
-  pool_let_go (((PoolStream *) waiter)->pool);
+  PoolStream *self = (PoolStream *) waiter;
+  GCudaMemoryPool *pool = self->pool;
+
+  if (self->detached)
+    pool_stream_free (self);
+  pool_let_go (pool);
   return GCUDA_RECLAIM_DONE;
 }
 
@@ -136,10 +140,7 @@ pool_context_over (GCudaReclaimNode *node)
 {
   PoolStream *self = (PoolStream *) node;
 
-  if (!g_atomic_int_get (&self->context->gone))
-    return GCUDA_RECLAIM_AGAIN;
-  pool_let_go (self->pool);
-  return GCUDA_RECLAIM_DONE;
+  return g_atomic_int_get (&self->context->gone) ? pool_stream_over (&self->waiter) : GCUDA_RECLAIM_AGAIN;
 }
 
 /* Of the pool, which is pending for it already. */
@@ -148,26 +149,20 @@ pool_stream_wait (PoolStream *self)
 {
   GCudaMemoryPool *pool = self->pool;
 
-  if (self->event != NULL || g_atomic_int_get (&self->unmarked))
+  if (self->box != NULL && self->context != NULL)
     {
-      if (!_gcuda_context_box_is_alive (self->context))
-        {
-          pool_let_go (pool);
-          return;
-        }
-      /* Whatever there is in the context then. */
-      if (g_atomic_int_get (&self->unmarked) &&
-          (self->event == NULL || !_gcuda_driver_has (GCUDA_DRIVER_GROUP_CONTEXT_EVENTS) ||
-           _gcuda_driver.CtxRecordEvent (self->context->handle, self->event) != CUDA_SUCCESS))
+      if (!g_atomic_int_get (&self->unmarked))
+        _gcuda_stream_box_queue_event (self->box, &self->waiter, g_steal_pointer (&self->event), pool_stream_over);
+      else if (!keeps_context (self))
+        _gcuda_reclaimer_push (&self->waiter.node, pool_context_over);
+      else
         {
           g_autoptr (GError) error = NULL;
 
           /* Better kept than destroyed under somebody: it stays pending. */
           _gcuda_fail (&error, GCUDA_ERROR_UNKNOWN, "destroying %s: it can't be found out whether what was freed on a stream of others has passed", pool->name);
           _gcuda_report_teardown (error, "cuMemPoolDestroy", (guint64) (guintptr) pool->handle, 0);
-          return;
         }
-      _gcuda_stream_box_queue_event (self->box, &self->waiter, g_steal_pointer (&self->event), pool_stream_over);
     }
   else if (self->box != NULL)
     {
@@ -213,19 +208,43 @@ recent_place (GCudaMemoryPool *pool,
 }
 
 static gboolean
-is_over (gpointer key,
-         gpointer value,
-         gpointer user_data)
+is_over (PoolStream *self)
 {
-  GCudaMemoryPool *pool = user_data;
-  PoolStream *self = value;
+  if (self->box == NULL)
+    return g_atomic_int_get (&self->context->gone);
+  if (self->context == NULL)
+    return g_atomic_int_get (&self->box->over);
+  return g_atomic_int_get (&self->box->uses) <= 0;
+}
 
-  if (self->event != NULL || g_atomic_int_get (&self->unmarked) ||
-      !(self->box != NULL ? g_atomic_int_get (&self->box->over) : g_atomic_int_get (&self->context->gone)))
-    return FALSE;
-  if (g_atomic_pointer_get (recent_place (pool, key)) == key)
-    g_atomic_pointer_set (recent_place (pool, key), NULL);
-  return TRUE;
+/* Takes those out that are over; gives those that have to be waited for all the same. Under the lock. */
+static GPtrArray *
+pool_forget_streams (GCudaMemoryPool *pool)
+{
+  GPtrArray *ended = g_ptr_array_new ();
+  GHashTableIter iter;
+  gpointer key, value;
+
+  g_hash_table_iter_init (&iter, pool->streams);
+  while (g_hash_table_iter_next (&iter, &key, &value))
+    {
+      PoolStream *self = value;
+
+      if (!is_over (self))
+        continue;
+      if (g_atomic_pointer_get (recent_place (pool, key)) == key)
+        g_atomic_pointer_set (recent_place (pool, key), NULL);
+      if (self->box == NULL || self->context == NULL)
+        {
+          g_hash_table_iter_remove (&iter);
+          continue;
+        }
+      self->detached = TRUE;
+      g_atomic_int_inc (&pool->pending);
+      g_hash_table_iter_steal (&iter);
+      g_ptr_array_add (ended, self);
+    }
+  return ended;
 }
 
 static PoolStream *
@@ -233,6 +252,7 @@ pool_remember_stream (GCudaMemoryPool *pool,
                       GCudaStreamBox *box,
                       gconstpointer key)
 {
+  g_autoptr (GPtrArray) ended = NULL;
   PoolStream *self;
 
   g_mutex_lock (&pool->lock);
@@ -244,7 +264,7 @@ pool_remember_stream (GCudaMemoryPool *pool,
       /* A long-lived pool sees many streams come and go. */
       if (g_hash_table_size (pool->streams) >= pool->streams_limit)
         {
-          g_hash_table_foreach_remove (pool->streams, is_over, pool);
+          ended = pool_forget_streams (pool);
           pool->streams_limit = 2 * g_hash_table_size (pool->streams) + G_N_ELEMENTS (pool->recent);
         }
       self = g_new0 (PoolStream, 1);
@@ -261,15 +281,15 @@ pool_remember_stream (GCudaMemoryPool *pool,
     }
   g_atomic_pointer_set (recent_place (pool, key), key);
   g_mutex_unlock (&pool->lock);
+  for (guint i = 0; ended != NULL && i < ended->len; i++)
+    pool_stream_wait (g_ptr_array_index (ended, i));
   return self;
 }
 
-/* The stream may be gone any time after this. */
-static void
-pool_mark_free (GCudaMemoryPool *pool,
-                GCudaStreamBox *box)
+static gboolean
+pool_try_to_mark (PoolStream *self,
+                  GCudaStreamBox *box)
 {
-  PoolStream *self = pool_remember_stream (pool, box, box);
   CUevent event = g_atomic_pointer_get (&self->event);
 
   if (event == NULL)
@@ -281,7 +301,18 @@ pool_mark_free (GCudaMemoryPool *pool,
           event = g_atomic_pointer_get (&self->event);
         }
     }
-  if (event == NULL || !_gcuda_stream_box_record (box, event))
+  return event != NULL && _gcuda_stream_box_record (box, event);
+}
+
+/* The stream may be gone any time after this. */
+static void
+pool_mark_free (GCudaMemoryPool *pool,
+                GCudaStreamBox *box)
+{
+  PoolStream *self = pool_remember_stream (pool, box, box);
+
+  /* Once more if it fails: what was not marked can't be waited for any more. */
+  if (!pool_try_to_mark (self, box) && !pool_try_to_mark (self, box))
     g_atomic_int_set (&self->unmarked, TRUE);
 }
 

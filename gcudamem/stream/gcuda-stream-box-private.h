@@ -46,15 +46,18 @@ struct _GCudaStreamBox
   /* The queue of what waits for this stream; batch is what the event stands for, waiting came after it. */
   GMutex lock;
   GCudaStreamWaiter *waiting, **waiting_end;
+  guint64 oldest_waiting; /* the least number of them: what the reclaimer queues has an old one */
   gboolean queued;
   /* The reclaimer's thread only */
   GCudaStreamWaiter *batch, **batch_end;
+  guint64 oldest_batch;
   CUevent event;
 
   /* Memory of a pool that will be destroyed was freed on it: what is in it when it ends is waited for. */
   gint watched;
   gint over;                 /* it has ended, and that was waited for */
   gboolean marked;           /* whoever ends it: event, if there is one, is behind all */
+  gboolean lost;             /* what was in it can't be known */
   GCudaStreamWaiter *enders; /* under the lock: to be told when it is over */
 
   GCudaStreamBox *joined; /* in use, or NULL: a fork was joined into it, and its capture goes on there */
@@ -98,7 +101,8 @@ void _gcuda_stream_box_leave (GCudaStreamBox *self);
 /* From then on, for a stream that is in use: its end is waited for. Not for the default streams, which do not end with their box,
  * nor for one of others without an owner, whose end nobody tells. */
 void _gcuda_stream_box_watch (GCudaStreamBox *self);
-/* Of one that has no use any more: calls @passed when all is done that was in it; FALSE if it is. */
+/* Of one that has no use any more: calls @passed when all is done that was in it; FALSE if it is. Never for one that ended while it
+ * was captured. */
 gboolean _gcuda_stream_box_wait_for_end (GCudaStreamBox *self,
                                          GCudaStreamWaiter *waiter,
                                          GCudaStreamWaiterFunc passed);
@@ -147,7 +151,7 @@ GCudaStreamState _gcuda_stream_box_teardown_enter (GCudaStreamBox *self,
                                                    gboolean ask,
                                                    GCudaContextScope *scope);
 
-/* Records @event behind all that is in the stream now; FALSE if that can't be. In a capture it is of no use then. */
+/* Records @event behind all that is in the stream now; FALSE if that can't be. Where there is nothing to wait for it stays as it is. */
 gboolean _gcuda_stream_box_record (GCudaStreamBox *self,
                                    CUevent event);
 /* Calls @passed, on the reclaimer's thread, when @event has passed, and gives that back; the box need not be in use. */

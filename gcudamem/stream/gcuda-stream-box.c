@@ -19,6 +19,7 @@ _gcuda_stream_box_new (GCudaStreamKind kind,
   self->exposed = kind != GCUDA_STREAM_CREATED;
   g_mutex_init (&self->lock);
   self->waiting_end = &self->waiting;
+  self->oldest_waiting = G_MAXUINT64;
   self->batch_end = &self->batch;
   if (owner != NULL)
     {
@@ -167,6 +168,15 @@ finish_end (GCudaStreamBox *self)
 {
   GCudaStreamWaiter *enders, *next;
 
+  if (self->lost)
+    {
+      g_autoptr (GError) error = NULL;
+
+      _gcuda_fail (&error, GCUDA_ERROR_CAPTURING, "a stream of device %d ended while it was being captured: memory pools whose memory was freed on it before are not destroyed", (int) self->context->device);
+      _gcuda_report_teardown (error, "cuStreamDestroy", (guint64) (guintptr) self->handle, 0);
+      _gcuda_stream_box_unref (self);
+      return;
+    }
   g_mutex_lock (&self->lock);
   g_atomic_int_set (&self->over, TRUE);
   enders = g_steal_pointer (&self->enders);
@@ -208,7 +218,10 @@ mark_end (GCudaStreamBox *self)
     return TRUE;
   /* Nothing can be marked there, and the capture ends with the stream. */
   if (self->kind == GCUDA_STREAM_CREATED && _gcuda_driver.StreamIsCapturing (self->handle, &status) == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE)
-    return TRUE;
+    {
+      self->lost = TRUE;
+      return TRUE;
+    }
   event = _gcuda_context_box_take_event (self->context);
   if (event == NULL)
     return FALSE;
@@ -362,13 +375,15 @@ drain (GCudaReclaimNode *node)
     {
       g_mutex_lock (&self->lock);
       self->batch = g_steal_pointer (&self->waiting);
+      self->oldest_batch = self->oldest_waiting;
+      self->oldest_waiting = G_MAXUINT64;
       self->batch_end = self->batch != NULL ? self->waiting_end : &self->batch;
       self->waiting_end = &self->waiting;
       g_mutex_unlock (&self->lock);
     }
   /* The queue is as old as what has been in it for longest. */
   if (self->batch != NULL)
-    self->node.number = self->batch->node.number;
+    self->node.number = self->oldest_batch;
   if (self->batch != NULL && self->event == NULL)
     {
       CUevent event = _gcuda_context_box_is_alive (self->context) ? _gcuda_context_box_take_event (self->context) : NULL;
@@ -432,7 +447,7 @@ drain (GCudaReclaimNode *node)
   if (empty)
     self->queued = FALSE;
   else
-    self->node.number = self->waiting->node.number;
+    self->node.number = self->oldest_waiting;
   g_mutex_unlock (&self->lock);
   _gcuda_stream_box_unref (self);
   if (!empty)
@@ -463,7 +478,7 @@ _gcuda_stream_box_record (GCudaStreamBox *self,
 {
   gboolean tainted;
 
-  return record (self, self->handle, event, &tainted) == RECORDED;
+  return record (self, self->handle, event, &tainted) != RECORD_LATER;
 }
 
 void
@@ -522,13 +537,15 @@ _gcuda_stream_box_queue (GCudaStreamBox *self,
   g_mutex_lock (&self->lock);
   *self->waiting_end = waiter;
   self->waiting_end = &waiter->next;
+  self->oldest_waiting = MIN (self->oldest_waiting, waiter->node.number);
   first = !self->queued;
   self->queued = TRUE;
-  g_mutex_unlock (&self->lock);
   if (first)
     {
-      /* The queue uses the stream as long as it is not empty; each waiter does so too, so this can't fail. */
+      /* The queue uses the stream as long as it is not empty; each waiter does so too, so this can't fail. Under the lock, so that
+       * who asks for what was released finds it queued. */
       _gcuda_stream_box_use (self);
-      _gcuda_reclaimer_push (&self->node, drain);
+      _gcuda_reclaimer_push_as (&self->node, drain, self->oldest_waiting);
     }
+  g_mutex_unlock (&self->lock);
 }
