@@ -497,6 +497,78 @@ test_pool_ownerless_failures (Bed *bed,
   assert_cuda (RAW (cuCtxPopCurrent) (&(CUcontext){ NULL }));
 }
 
+typedef struct
+{
+  GCudaBuffer *buffer;
+  GCudaMemoryResource *pool;
+  GCudaBuffer *later;
+  GCudaStream *stream;
+  gint dropped;
+} Drop;
+
+static void CUDA_CB
+drop_on_driver_thread (void *data)
+{
+  Drop *self = data;
+
+  g_object_unref (self->buffer);
+  g_object_unref (self->pool);
+  g_atomic_int_set (&self->dropped, TRUE);
+}
+
+static void CUDA_CB
+take_a_while (void *data)
+{
+  g_usleep (2000);
+}
+
+static gpointer
+drop_later (gpointer data)
+{
+  Drop *self = data;
+
+  while (!g_atomic_int_get (&self->dropped))
+    ;
+  assert_cuda (RAW (cuLaunchHostFunc) (gcuda_stream_get_cuda_stream (self->stream), take_a_while, NULL));
+  g_object_unref (self->later);
+  return NULL;
+}
+
+/* What a host function drops is queued late, behind what was dropped after it, and is waited for as what it is. */
+static void
+test_pool_dropped_by_host_function (Bed *bed,
+                                    gconstpointer data)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (GCudaStream) other = gcuda_stream_new (bed->context, GCUDA_STREAM_FLAGS_NONE, 0, &error);
+  g_autoptr (GCudaMemoryResource) synchronous = GCUDA_MEMORY_RESOURCE (gcuda_synchronous_memory_resource_new (bed->context, &error));
+
+  g_assert_no_error (error);
+  for (guint i = 0; i < 60; i++)
+    {
+      Drop drop = { .stream = bed->stream };
+      guint64 pools = gcuda_test_is_simulated () ? gcuda_test_count_calls ("cuMemPoolDestroy") : 0;
+      GThread *thread;
+
+      drop.pool = GCUDA_MEMORY_RESOURCE (gcuda_device_memory_resource_new_pool (bed->device, 0, GCUDA_HANDLE_TYPES_NONE, &error));
+      g_assert_no_error (error);
+      drop.buffer = gcuda_memory_resource_allocate (drop.pool, 256, bed->stream, &error);
+      drop.later = gcuda_memory_resource_allocate (synchronous, 256, bed->stream, &error);
+      g_assert_no_error (error);
+      thread = g_thread_new ("drops", drop_later, &drop);
+      assert_cuda (RAW (cuLaunchHostFunc) (gcuda_stream_get_cuda_stream (other), drop_on_driver_thread, &drop));
+      while (!g_atomic_int_get (&drop.dropped))
+        ;
+      g_assert_true (gcuda_reclaim (NULL, &error));
+      g_assert_no_error (error);
+      if (gcuda_test_is_simulated ())
+        g_assert_cmpuint (gcuda_test_count_calls ("cuMemPoolDestroy"), ==, pools + 1);
+      g_thread_join (thread);
+      g_assert_true (gcuda_stream_synchronize (bed->stream, &error));
+      g_assert_true (gcuda_reclaim (NULL, &error));
+    }
+}
+
 static guint64
 live_events (void)
 {
@@ -800,6 +872,7 @@ main (int argc,
   bed_add ("/device-memory-resource/pool-waits-for-others-context", test_pool_waits_for_others_context);
   bed_add ("/device-memory-resource/pool-and-private-context", test_pool_and_private_context);
   bed_add ("/device-memory-resource/pool-ownerless-failures", test_pool_ownerless_failures);
+  bed_add ("/device-memory-resource/pool-dropped-by-host-function", test_pool_dropped_by_host_function);
   bed_add ("/device-memory-resource/pool-many-wrappers", test_pool_many_wrappers);
   bed_add ("/device-memory-resource/pool-ends-while-synchronized", test_pool_ends_while_synchronized);
   bed_add ("/device-memory-resource/bad-arguments", test_bad_arguments);

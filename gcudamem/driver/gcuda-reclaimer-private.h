@@ -39,6 +39,10 @@ void _gcuda_reclaimer_push_as (GCudaReclaimNode *node,
                                GCudaReclaimFunc attempt,
                                guint64 number);
 
+/* For what is queued inside a node that the reclaimer may have tried already in this pass: on its thread, where it may be older than
+ * the node is. */
+void _gcuda_reclaimer_note (guint64 number);
+
 /* The number of what is released now, for what is queued inside a node; and what is queued next counts as old as that. */
 guint64 _gcuda_reclaimer_number (void);
 void _gcuda_reclaimer_inherit (guint64 number);

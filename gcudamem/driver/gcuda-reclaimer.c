@@ -41,6 +41,15 @@ _gcuda_reclaimer_is_here (void)
   return g_atomic_pointer_get (&thread) == g_thread_self ();
 }
 
+static guint64 oldest_noted = G_MAXUINT64; /* the thread's own */
+
+void
+_gcuda_reclaimer_note (guint64 number)
+{
+  if (_gcuda_reclaimer_is_here ())
+    oldest_noted = MIN (oldest_noted, number);
+}
+
 /* Tries each node of a list once; @oldest is that of the oldest that waits for the GPU. */
 static void
 attempt_all (GCudaReclaimNode **link,
@@ -126,12 +135,13 @@ reclaimer_main (gpointer data)
       if (whole)
         {
           oldest_active = G_MAXUINT64;
+          oldest_noted = G_MAXUINT64;
           attempt_all (&active, &oldest_active);
           backoff = fresh != NULL ? BACKOFF_MINIMUM : MIN (backoff * 2, BACKOFF_MAXIMUM);
         }
       attempt_all (&fresh, &oldest_fresh);
       _gcuda_teardown_leave (&teardown);
-      oldest_active = MIN (oldest_active, oldest_fresh);
+      oldest_active = MIN (oldest_active, MIN (oldest_fresh, oldest_noted));
       put_in_front (fresh, &active);
       if (whole)
         due = g_get_monotonic_time () + backoff;

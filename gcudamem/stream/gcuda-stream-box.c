@@ -371,19 +371,19 @@ drain (GCudaReclaimNode *node)
   GCudaReclaimResult answer = GCUDA_RECLAIM_AGAIN;
   gboolean passed = FALSE, empty;
 
+  g_mutex_lock (&self->lock);
   if (self->batch == NULL)
     {
-      g_mutex_lock (&self->lock);
       self->batch = g_steal_pointer (&self->waiting);
       self->oldest_batch = self->oldest_waiting;
       self->oldest_waiting = G_MAXUINT64;
       self->batch_end = self->batch != NULL ? self->waiting_end : &self->batch;
       self->waiting_end = &self->waiting;
-      g_mutex_unlock (&self->lock);
     }
-  /* The queue is as old as what has been in it for longest. */
+  /* The queue is as old as the oldest in it. */
   if (self->batch != NULL)
-    self->node.number = self->oldest_batch;
+    self->node.number = MIN (self->oldest_batch, self->oldest_waiting);
+  g_mutex_unlock (&self->lock);
   if (self->batch != NULL && self->event == NULL)
     {
       CUevent event = _gcuda_context_box_is_alive (self->context) ? _gcuda_context_box_take_event (self->context) : NULL;
@@ -547,5 +547,7 @@ _gcuda_stream_box_queue (GCudaStreamBox *self,
       _gcuda_stream_box_use (self);
       _gcuda_reclaimer_push_as (&self->node, drain, self->oldest_waiting);
     }
+  else
+    _gcuda_reclaimer_note (waiter->node.number);
   g_mutex_unlock (&self->lock);
 }
