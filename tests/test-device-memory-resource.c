@@ -561,8 +561,9 @@ test_pool_dropped_by_host_function (Bed *bed,
         ;
       g_assert_true (gcuda_reclaim (NULL, &error));
       g_assert_no_error (error);
+      /* It may have been tried on the driver's thread as well, which refuses. */
       if (gcuda_test_is_simulated ())
-        g_assert_cmpuint (gcuda_test_count_calls ("cuMemPoolDestroy"), ==, pools + 1);
+        g_assert_cmpuint (gcuda_test_count_calls ("cuMemPoolDestroy"), >, pools);
       g_thread_join (thread);
       g_assert_true (gcuda_stream_synchronize (bed->stream, &error));
       g_assert_true (gcuda_reclaim (NULL, &error));

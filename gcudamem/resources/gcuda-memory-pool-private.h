@@ -16,6 +16,7 @@ typedef struct
   GCudaReclaimNode node;
   CUmemoryPool handle;
   gboolean owned;
+  gint kept;                /* for good */
   GCudaContextBox *context; /* the device's primary context, with a use */
   char *name;               /* what an error message calls it */
 

@@ -143,6 +143,23 @@ pool_context_over (GCudaReclaimNode *node)
   return g_atomic_int_get (&self->context->gone) ? pool_stream_over (&self->waiter) : GCUDA_RECLAIM_AGAIN;
 }
 
+/* Better kept than destroyed under somebody: it stays pending. */
+static void
+pool_keep (GCudaMemoryPool *pool)
+{
+  static GCudaReclaimNode *kept; /* found by tools that look for leaks */
+  g_autoptr (GError) error = NULL;
+
+  /* Of several streams the first says it; the pool's own node is not needed any more. */
+  if (!g_atomic_int_compare_and_exchange (&pool->kept, FALSE, TRUE))
+    return;
+  do
+    pool->node.next = g_atomic_pointer_get (&kept);
+  while (!g_atomic_pointer_compare_and_exchange (&kept, pool->node.next, &pool->node));
+  _gcuda_fail (&error, GCUDA_ERROR_UNKNOWN, "destroying %s: it can't be found out whether what was freed on a stream of others has passed", pool->name);
+  _gcuda_report_teardown (error, "cuMemPoolDestroy", (guint64) (guintptr) pool->handle, 0);
+}
+
 /* Of the pool, which is pending for it already. */
 static void
 pool_stream_wait (PoolStream *self)
@@ -156,13 +173,7 @@ pool_stream_wait (PoolStream *self)
       else if (!keeps_context (self))
         _gcuda_reclaimer_push (&self->waiter.node, pool_context_over);
       else
-        {
-          g_autoptr (GError) error = NULL;
-
-          /* Better kept than destroyed under somebody: it stays pending. */
-          _gcuda_fail (&error, GCUDA_ERROR_UNKNOWN, "destroying %s: it can't be found out whether what was freed on a stream of others has passed", pool->name);
-          _gcuda_report_teardown (error, "cuMemPoolDestroy", (guint64) (guintptr) pool->handle, 0);
-        }
+        pool_keep (pool);
     }
   else if (self->box != NULL)
     {
