@@ -9,8 +9,9 @@
  * An adaptor that asks the program what to do when upstream has no memory.
  *
  * A failure emits [signal@FailureCallbackMemoryResource::allocation-failed], after the wait for memory that was released and is
- * about to be freed. A handler that made room, by dropping a cache perhaps, returns %TRUE, and upstream is asked again. Handlers run in the call that allocates; therefore only the
- * thread that made the adaptor can allocate from it. Memory can be released on any thread.
+ * about to be freed. A handler that made room, by dropping a cache perhaps, returns %TRUE, and upstream is asked again. Handlers
+ * run in the call that allocates; therefore only the thread that made the adaptor can allocate from it. Memory can be released on
+ * any thread.
  *
  * Since: 0.1
  */

@@ -341,7 +341,8 @@ gcuda_context_new_for_handle (guint64 handle,
  * destroyed. A context that is closed already stays so. Any thread; for a primary context it blocks until its work is
  * done.
  *
- * Errors: `IN_USE` while a stream, event, buffer, memory resource or recipe lives in it, and then nothing changes;
+ * Errors: `IN_USE` while a stream, event, buffer, memory resource or recipe lives in it, or a pool that was freed to on one of its
+ * default streams, and then nothing changes;
  * `FORKED`; what the driver answers to the release of a primary context, which is closed then all the same.
  *
  * Returns: %TRUE, or %FALSE with @error set

@@ -10,8 +10,8 @@ G_BEGIN_DECLS
  * a plain store, where a count would cost two locked operations and the cache line between threads; the price is paid by the
  * one who ends it, with a barrier on all threads.
  *
- * User: note, then look whether the thing has ended. Ender: mark it as ended, _gcuda_hazard_barrier (), and let go what nobody
- * has noted; what somebody has, later. No locks: a teardown and a forked child come here too.
+ * User: note, then look whether the thing has ended. Ender: mark it as ended, and let it go if it _gcuda_hazard_is_free (), else
+ * later. No locks: a teardown and a forked child come here too.
  */
 #define GCUDA_HAZARDS 4 /* that a thread notes at a time; what nests deeper is counted */
 
@@ -65,7 +65,8 @@ _gcuda_hazard_clear (gconstpointer *place)
 
 /* FALSE: the system refused, and nothing is known. */
 gboolean _gcuda_hazard_barrier (void);
-gboolean _gcuda_hazard_is_noted (gconstpointer thing);
+/* Whether nobody uses what was marked as ended: the barrier, and then a look at all notes. */
+gboolean _gcuda_hazard_is_free (gconstpointer thing);
 
 /* How many teardowns all threads are in that noted theirs. */
 gint _gcuda_hazard_teardowns (void);

@@ -98,13 +98,15 @@ _gcuda_hazard_barrier (void)
 }
 
 gboolean
-_gcuda_hazard_is_noted (gconstpointer thing)
+_gcuda_hazard_is_free (gconstpointer thing)
 {
+  if (!_gcuda_hazard_barrier ())
+    return FALSE;
   for (GCudaHazards *one = g_atomic_pointer_get (&all); one != NULL; one = one->next)
     for (guint i = 0; i < GCUDA_HAZARDS; i++)
       if (__atomic_load_n (&one->noted[i], __ATOMIC_ACQUIRE) == thing)
-        return TRUE;
-  return FALSE;
+        return FALSE;
+  return TRUE;
 }
 
 gint

@@ -184,7 +184,7 @@ capture_end_unwanted (Capture *self)
             _gcuda_reclaimer_push (&self->node, capture_abandon);
         }
     }
-  else if (self->own && g_atomic_int_get (&self->origin->uses) == 2 && _gcuda_hazard_barrier () && !_gcuda_hazard_is_noted (self->origin))
+  else if (self->own && g_atomic_int_get (&self->origin->uses) == 2 && _gcuda_hazard_is_free (self->origin))
     {
       /* It ends with its stream, which nothing else has any more. */
       capture_forget (self);

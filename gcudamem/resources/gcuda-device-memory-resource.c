@@ -193,7 +193,7 @@ gcuda_device_memory_resource_class_init (GCudaDeviceMemoryResourceClass *klass)
   /**
    * GCudaDeviceMemoryResource:pool-owned: (getter owns_pool)
    *
-   * Whether the pool was made by this resource, and is destroyed with it.
+   * Whether the pool was made by this resource, and is destroyed after it.
    *
    * Since: 0.1
    */

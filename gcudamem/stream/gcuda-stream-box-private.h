@@ -151,7 +151,8 @@ GCudaStreamState _gcuda_stream_box_teardown_enter (GCudaStreamBox *self,
                                                    gboolean ask,
                                                    GCudaContextScope *scope);
 
-/* Records @event behind all that is in the stream now; FALSE if that can't be. Where there is nothing to wait for it stays as it is. */
+/* Records @event behind all that is in the stream now; FALSE if that can't be. Where there is nothing to wait for it stays as it
+ * is. */
 gboolean _gcuda_stream_box_record (GCudaStreamBox *self,
                                    CUevent event);
 /* Calls @passed, on the reclaimer's thread, when @event has passed, and gives that back; the box need not be in use. */

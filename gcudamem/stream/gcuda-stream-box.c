@@ -336,7 +336,7 @@ leave_later (GCudaReclaimNode *node)
   gboolean all;
 
   /* The call may last for as long as the GPU likes. */
-  if (!_gcuda_hazard_barrier () || _gcuda_hazard_is_noted (self))
+  if (!_gcuda_hazard_is_free (self))
     return GCUDA_RECLAIM_BLOCKED;
   all = g_atomic_int_add (&self->leavers, -leavers) == leavers;
   _gcuda_stream_box_ref (self);
@@ -349,7 +349,7 @@ leave_later (GCudaReclaimNode *node)
 void
 _gcuda_stream_box_leave (GCudaStreamBox *self)
 {
-  if (G_LIKELY (_gcuda_hazard_barrier () && !_gcuda_hazard_is_noted (self)))
+  if (G_LIKELY (_gcuda_hazard_is_free (self)))
     _gcuda_stream_box_unuse (self);
   else if (g_atomic_int_add (&self->leavers, 1) == 0)
     _gcuda_reclaimer_push (&self->leaving, leave_later);

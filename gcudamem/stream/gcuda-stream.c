@@ -589,9 +589,8 @@ gcuda_stream_new_per_thread_default (GCudaContext *context,
  *
  * @owner is referenced until the last recipe that names the stream is gone, no capture of it goes on, graphs are closed that were
  * launched on it last, and the stream has passed what uploads still keep data for; and dropped from the main context that is the
- * thread-default one now.
- * Without an owner the caller keeps the stream, and its context, until then and until the object is closed: the driver crashes the
- * process when a stream is used that was destroyed. Any thread.
+ * thread-default one now. Without an owner the caller keeps the stream, and its context, until then and until the object is closed:
+ * the driver crashes the process when a stream is used that was destroyed. Any thread.
  *
  * Errors: `INVALID_ARGUMENT` for the numbers 0, 1 and 2, which are the default streams and have functions of their own, and
  * for a stream of another context; `CLOSED`; `FORKED`. A number that never was a stream is beyond what can be checked.
