@@ -381,12 +381,6 @@ typedef struct
   gint released;
 } Releaser;
 
-static void CUDA_CB
-take_a_while (void *data)
-{
-  g_usleep (10000);
-}
-
 static gpointer
 release_all_the_time (gpointer data)
 {

@@ -449,6 +449,12 @@ iterate_until_is (gint *number,
   g_assert_cmpint (g_atomic_int_get (number), ==, expected);
 }
 
+void CUDA_CB
+take_a_while (void *data)
+{
+  g_usleep (10000);
+}
+
 void
 call_run (gpointer data)
 {

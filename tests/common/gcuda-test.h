@@ -122,6 +122,9 @@ void iterate_until (gint *flag);
 void iterate_until_is (gint *number,
                        gint expected);
 
+/* A host function for the driver itself, which keeps the stream busy for some milliseconds. */
+void CUDA_CB take_a_while (void *data);
+
 /* A program's host function: it counts, and asserts that it is called and let go on its thread, if it has one. */
 typedef struct
 {
