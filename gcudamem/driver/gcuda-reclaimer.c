@@ -439,8 +439,8 @@ _gcuda_homes_drain_here (void)
  * @cancellable: (nullable): to stop waiting
  * @error: return location for an error, or %NULL
  *
- * Waits until everything that was released has really been freed: memory that is not freed in stream order, streams and
- * contexts whose end was put off. Entries that belong to the calling thread, such as those of a memory resource written in
+ * Waits until everything that was released has really been freed: memory that is not freed in stream order, memory pools, streams
+ * and contexts whose end was put off. Entries that belong to the calling thread, such as those of a memory resource written in
  * a script, are run in this call. Not waited for is what hangs on a capture that goes on, or on another thread's loop.
  *
  * Any thread but one of the driver's own. Programs need this in tests, and before they measure free memory.

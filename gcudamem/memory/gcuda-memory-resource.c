@@ -457,8 +457,9 @@ check_size (guint64 address,
  * more. Any thread, for a resource of the library's own.
  *
  * Errors: `OUT_OF_MEMORY`; `INVALID_ARGUMENT` for no stream or a size no memory can have; `CAPTURING` for a stream that is
- * being captured, which stays valid, and `NOT_CAPTURING` for [class@GraphMemoryResource] on one that is not; `CLOSED`; `FORKED`; `WRONG_THREAD` and `RESOURCE_FAILED` for a resource written by a
- * program.
+ * being captured, which stays valid, and `NOT_CAPTURING` for [class@GraphMemoryResource] on one that is not;
+ * `CONTEXT_IS_DESTROYED` where others reset the device; `CLOSED`; `FORKED`; `WRONG_THREAD` and `RESOURCE_FAILED` for a resource
+ * written by a program.
  *
  * Returns: (transfer full): a new buffer
  *
@@ -616,7 +617,8 @@ allocate_address (GCudaMemoryResource *self,
  * @error: return location for an error
  *
  * Allocates memory without a buffer. The caller gives it back with [method@MemoryResource.deallocate_address], or makes a
- * buffer of it with [method@MemoryResource.adopt_address]. Any thread, for a resource of the library's own.
+ * buffer of it with [method@MemoryResource.adopt_address]. This is for code that allocates very often, and for resources that are
+ * built on others. Any thread, for a resource of the library's own.
  *
  * This is the fast way, for code in C and Vala that allocates very often: it does not ask whether the stream's context was reset
  * or destroyed by others meanwhile, after which a driver crashes the process. Where that may happen, and what scripts call, is
@@ -653,8 +655,8 @@ gcuda_memory_resource_allocate_address (GCudaMemoryResource *self,
  *
  * In C and Vala this is [method@MemoryResource.allocate_address] that looks whether the stream's context is still there.
  *
- * Errors: as [method@MemoryResource.allocate]; `INVALID_ARGUMENT` for size 0 or a bad alignment; `NOT_SUPPORTED` for an
- * alignment above 256 where the resource can't give it.
+ * Errors: as [method@MemoryResource.allocate]; `CONTEXT_IS_DESTROYED`; `INVALID_ARGUMENT` for size 0 or a bad alignment;
+ * `NOT_SUPPORTED` for an alignment above 256 where the resource can't give it.
  *
  * Returns: the address; 0 with @error set
  *
@@ -763,7 +765,7 @@ gcuda_memory_resource_deallocate_address (GCudaMemoryResource *self,
  * In C and Vala this is [method@MemoryResource.deallocate_address] that looks whether the stream's context is still there.
  *
  * Errors: `INVALID_ARGUMENT` for address 0 or no stream; `INVALID_VALUE` for memory that the driver does not know;
- * `CLOSED`; `FORKED`; `WRONG_THREAD`.
+ * `CONTEXT_IS_DESTROYED`; `CLOSED`; `FORKED`; `WRONG_THREAD`.
  *
  * Returns: %TRUE, or %FALSE with @error set, and then the memory is still the caller's
  *

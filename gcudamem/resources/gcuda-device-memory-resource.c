@@ -15,7 +15,7 @@
  * This is the resource for most device memory: allocating and freeing are ordered like other work of a stream and wait for
  * nothing. [ctor@DeviceMemoryResource.new] uses the pool that the device uses now, which the whole process shares, and
  * changes none of its settings. [ctor@DeviceMemoryResource.new_pool] makes a pool of its own, which lives until the last
- * buffer of it is gone.
+ * buffer of it is gone, and a little longer.
  *
  * Settings and figures are asked of the driver each time; others may have changed those of a shared pool. Any thread.
  *
@@ -342,7 +342,8 @@ gcuda_device_memory_resource_new (GCudaDevice *device,
  * Makes a pool. It is destroyed in the background when the resource and the last buffer of it are gone, and the streams that its
  * memory was freed on have passed that: drivers crash or hang when a pool is destroyed earlier and another thread synchronizes
  * such a stream. For memory that was freed on a per-thread default stream that is the legacy default stream, of the same context. It
- * breaks no capture. Any thread.
+ * breaks no capture. Where it can't be found out whether a stream has passed, since it ended in a capture, or was one of others and
+ * could not be marked, the pool is kept, and reported to the teardown handler. Any thread.
  *
  * Errors: `NOT_SUPPORTED` for a device without memory pools, or which can't share memory that way; `INVALID_ARGUMENT` for
  * unknown handle types; what the driver answers; as [method@Device.get_primary_context].
