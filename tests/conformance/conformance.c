@@ -168,7 +168,7 @@ run_group (const char *name)
         }
       /* What was said before it hangs or dies must not be lost. */
       setvbuf (stdout, NULL, _IOLBF, 0);
-      alarm (20);
+      alarm (100);
       probes[i].function ();
       return 0;
     }
