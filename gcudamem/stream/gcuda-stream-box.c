@@ -94,6 +94,22 @@ _gcuda_stream_box_teardown_enter (GCudaStreamBox *self,
   return result == CUDA_SUCCESS || result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT ? GCUDA_STREAM_CAPTURED : GCUDA_STREAM_REFUSED;
 }
 
+/* Only an answer that says that there is no stream any more, or no driver, says that there is nothing to wait for. */
+static gboolean
+says_gone (CUresult result)
+{
+  switch ((int) result)
+    {
+    case CUDA_ERROR_DEINITIALIZED:
+    case CUDA_ERROR_INVALID_CONTEXT:
+    case CUDA_ERROR_INVALID_HANDLE:
+    case CUDA_ERROR_CONTEXT_IS_DESTROYED:
+      return TRUE;
+    default:
+      return _gcuda_result_is_sticky (result);
+    }
+}
+
 /* Records @event behind all that is in the stream now. */
 typedef enum
 {
@@ -132,32 +148,23 @@ record (GCudaStreamBox *self,
   _gcuda_context_scope_leave (&scope);
   if (result == CUDA_SUCCESS)
     return *tainted ? RECORD_LATER : RECORDED;
-  /* Only an answer that says that there is no stream any more, or no driver, says that it has passed. */
-  switch ((int) result)
-    {
-    case CUDA_ERROR_DEINITIALIZED:
-    case CUDA_ERROR_INVALID_CONTEXT:
-    case CUDA_ERROR_INVALID_HANDLE:
-    case CUDA_ERROR_CONTEXT_IS_DESTROYED:
-      return RECORD_NOTHING;
-    default:
-      return _gcuda_result_is_sticky (result) ? RECORD_NOTHING : RECORD_LATER;
-    }
+  return says_gone (result) ? RECORD_NOTHING : RECORD_LATER;
 }
 
-/* Whether there is nothing more to wait for. */
-static gboolean
-has_passed (GCudaContextBox *context,
-            CUevent event)
+/* Done: there is nothing more to wait for. */
+static GCudaReclaimResult
+ask_event (GCudaContextBox *context,
+           CUevent event)
 {
   CUresult result = _gcuda_context_box_is_alive (context) ? _gcuda_driver.EventQuery (event) : CUDA_ERROR_CONTEXT_IS_DESTROYED;
 
   /* This returns at once. But only by a call that waits does a driver take pool memory that was freed off its books, and a pool
    * must not be destroyed before that. */
   if (result == CUDA_SUCCESS)
-    _gcuda_driver.EventSynchronize (event);
-  /* Any answer but "not ready" says so. */
-  return result != CUDA_ERROR_NOT_READY;
+    result = _gcuda_driver.EventSynchronize (event);
+  if (result == CUDA_ERROR_NOT_READY)
+    return GCUDA_RECLAIM_AGAIN;
+  return result == CUDA_SUCCESS || says_gone (result) ? GCUDA_RECLAIM_DONE : GCUDA_RECLAIM_BLOCKED;
 }
 
 /* The end of a stream */
@@ -194,9 +201,10 @@ wait_for_end (GCudaReclaimNode *node)
 {
   GCudaStreamBox *self = (GCudaStreamBox *) node;
   GCudaContextBox *context = self->context;
+  GCudaReclaimResult answer = ask_event (context, self->event);
 
-  if (!has_passed (context, self->event))
-    return GCUDA_RECLAIM_AGAIN;
+  if (answer != GCUDA_RECLAIM_DONE)
+    return answer;
   _gcuda_context_box_give_event (context, g_steal_pointer (&self->event), FALSE);
   finish_end (self);
   if (context->kind == GCUDA_CONTEXT_PRIVATE)
@@ -413,7 +421,8 @@ drain (GCudaReclaimNode *node)
     }
   if (self->event != NULL)
     {
-      passed = has_passed (self->context, self->event);
+      answer = ask_event (self->context, self->event);
+      passed = answer == GCUDA_RECLAIM_DONE;
       if (passed)
         {
           _gcuda_context_box_give_event (self->context, self->event, FALSE);
@@ -464,8 +473,10 @@ check_own_event (GCudaReclaimNode *node)
 
   if (waiter->event != NULL)
     {
-      if (!has_passed (waiter->box->context, waiter->event))
-        return GCUDA_RECLAIM_AGAIN;
+      GCudaReclaimResult answer = ask_event (waiter->box->context, waiter->event);
+
+      if (answer != GCUDA_RECLAIM_DONE)
+        return answer;
       _gcuda_context_box_give_event (waiter->box->context, waiter->event, FALSE);
       waiter->event = NULL;
     }
