@@ -36,7 +36,7 @@ gcudasim_balance (GcudasimBalance *balance)
   sim_allocations_foreach (count_allocation, balance);
   sim_contexts_foreach (count_context, balance);
   balance->streams = sim_handle_count (SIM_HANDLE_STREAM);
-  balance->events = sim_handle_count (SIM_HANDLE_EVENT);
+  balance->events = sim_events_alive ();
   for (guint i = 0; sim.pools != NULL && i < sim.pools->len; i++)
     {
       SimPool *pool = g_ptr_array_index (sim.pools, i);

@@ -2,6 +2,8 @@
 
 #include "sim-private.h"
 
+static guint n_gone; /* with their contexts */
+
 CUresult
 sim_event (CUevent handle, SimEvent **event)
 {
@@ -15,7 +17,7 @@ sim_event (CUevent handle, SimEvent **event)
       return CUDA_ERROR_INVALID_HANDLE;
     }
   if ((*event)->context == NULL)
-    return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    sim_fatal ("%s on event %p, which went with its context: a driver dies in it", sim_this_function (), (void *) handle);
   return sim.lost;
 }
 
@@ -37,11 +39,18 @@ sim_event_unref (SimEvent *event)
   g_free (event);
 }
 
-/* Its context is gone. The handle stays until it is destroyed. */
+/* Its context is gone, and it with it. The handle stays, to be known. */
 void
 sim_event_forget (SimEvent *event)
 {
   event->context = NULL;
+  n_gone++;
+}
+
+guint
+sim_events_alive (void)
+{
+  return sim_handle_count (SIM_HANDLE_EVENT) - n_gone;
 }
 
 /* EVENT now stands for OP. */
@@ -88,14 +97,9 @@ event_destroy (CUevent hEvent)
   SimEvent *event;
   CUresult result = sim_event (hEvent, &event);
 
-  if (event == NULL)
+  if (event == NULL || result != CUDA_SUCCESS)
     return result;
-  if (event->context != NULL)
-    {
-      if (result != CUDA_SUCCESS)
-        return result;
-      g_hash_table_remove (event->context->events, event);
-    }
+  g_hash_table_remove (event->context->events, event);
   sim_handle_free (event->handle);
   event->handle = NULL;
   sim_event_unref (event);

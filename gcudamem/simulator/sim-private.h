@@ -622,6 +622,7 @@ CUresult sim_event (CUevent handle, SimEvent **event);
 SimEvent *sim_event_ref (SimEvent *event);
 void sim_event_unref (SimEvent *event);
 void sim_event_forget (SimEvent *event);
+guint sim_events_alive (void);
 void sim_event_recorded (SimEvent *event, SimOp *op);
 
 /* ---- memory.c: physical memory, addresses, heaps, the address map ---- */

@@ -366,6 +366,23 @@ part_reset_stream (void)
 }
 
 static void
+part_reset_event (void)
+{
+  GcudasimBalance before, now;
+  CUevent e;
+
+  start ();
+  S (gcudasim_balance, &before);
+  good (C (cuEventCreate, &e, 0));
+  S (gcudasim_balance, &now);
+  g_assert_cmpuint (now.events, ==, before.events + 1);
+  good (C (cuDevicePrimaryCtxReset, dev));
+  S (gcudasim_balance, &now);
+  g_assert_cmpuint (now.events, ==, before.events);
+  C (cuEventQuery, e);
+}
+
+static void
 after_teardown (void)
 {
   CUdeviceptr p;
@@ -444,6 +461,7 @@ static const struct
   { "lose", part_lose },
   { "destroyed-stream", part_destroyed_stream },
   { "reset-stream", part_reset_stream },
+  { "reset-event", part_reset_event },
   { "pool-waited-for", part_pool_waited_for },
   { "pool-not-waited-for", part_pool_not_waited_for },
   { "exit", part_exit },
@@ -525,6 +543,7 @@ test_fatal (void)
 {
   in_child ("destroyed-stream", NULL, SIGABRT, "FATAL: cuStreamQuery on a destroyed stream");
   in_child ("reset-stream", NULL, SIGABRT, "FATAL: cuMemFreeAsync on a destroyed stream");
+  in_child ("reset-event", NULL, SIGABRT, "FATAL: cuEventQuery on event");
   in_child ("pool-waited-for", NULL, 0, NULL);
   in_child ("pool-not-waited-for", NULL, SIGABRT, "FATAL: cuMemPoolDestroy: nobody has waited");
 }
