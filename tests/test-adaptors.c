@@ -455,6 +455,8 @@ test_binning (Bed *bed,
   assert_error_and_clear (error, GCUDA_ERROR_INVALID_ARGUMENT);
   g_assert_false (gcuda_binning_memory_resource_add_bin (resource, 5, NULL, &error));
   assert_error_and_clear (error, GCUDA_ERROR_INVALID_ARGUMENT);
+  g_assert_false (gcuda_binning_memory_resource_add_bin (resource, 5, GCUDA_MEMORY_RESOURCE (resource), &error));
+  assert_error_and_clear (error, GCUDA_ERROR_INVALID_ARGUMENT);
   for (guint i = 0; i < G_N_ELEMENTS (sizes); i++)
     {
       buffers[i] = allocate (resource, sizes[i], bed->stream);

@@ -461,6 +461,100 @@ set_flag (gpointer data,
   g_atomic_int_set ((gint *) data, TRUE);
 }
 
+static gpointer
+reclaim (gpointer data)
+{
+  g_autoptr (GError) error = NULL;
+
+  g_assert_true (gcuda_reclaim (NULL, &error));
+  g_assert_no_error (error);
+  return data;
+}
+
+static GCudaBuffer *
+foreign_with_owner (Bed *bed,
+                    gint *gone)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (GObject) owner = g_object_new (G_TYPE_OBJECT, NULL);
+  GCudaBuffer *buffer = gcuda_buffer_new_for_address (bed->device, 4096, 16, owner, bed->stream, &error);
+
+  g_assert_no_error (error);
+  *gone = FALSE;
+  g_object_weak_ref (owner, set_flag, gone);
+  return buffer;
+}
+
+typedef struct
+{
+  GMutex lock;
+  GCond cond;
+  gint state; /* 1: the thread runs the default main context; 2: it may stop */
+} LoopElsewhere;
+
+static gpointer
+run_loop_elsewhere (gpointer data)
+{
+  LoopElsewhere *self = data;
+
+  g_assert_true (g_main_context_acquire (NULL));
+  g_mutex_lock (&self->lock);
+  self->state = 1;
+  g_cond_broadcast (&self->cond);
+  while (self->state != 2)
+    g_cond_wait (&self->cond, &self->lock);
+  g_mutex_unlock (&self->lock);
+  g_main_context_release (NULL);
+  return NULL;
+}
+
+/* A program without a loop: what it gave is let go in calls of its own, and nobody else's. */
+static void
+test_foreign_without_loop (Bed *bed,
+                           gconstpointer data)
+{
+  LoopElsewhere elsewhere = { .state = 0 };
+  GThread *thread;
+  gint gone, next_gone;
+
+  /* Where it waits for all. */
+  g_object_unref (foreign_with_owner (bed, &gone));
+  reclaim (NULL);
+  g_assert_true (gone);
+
+  /* Where it gives more. */
+  g_object_unref (foreign_with_owner (bed, &gone));
+  in_thread (reclaim, NULL);
+  g_assert_false (gone);
+  g_object_unref (foreign_with_owner (bed, &next_gone));
+  g_assert_true (gone);
+  reclaim (NULL);
+  g_assert_true (next_gone);
+
+  /* Not while another thread runs its main context. */
+  g_mutex_init (&elsewhere.lock);
+  g_cond_init (&elsewhere.cond);
+  thread = g_thread_new ("loop", run_loop_elsewhere, &elsewhere);
+  g_mutex_lock (&elsewhere.lock);
+  while (elsewhere.state != 1)
+    g_cond_wait (&elsewhere.cond, &elsewhere.lock);
+  g_mutex_unlock (&elsewhere.lock);
+  g_object_unref (foreign_with_owner (bed, &gone));
+  reclaim (NULL);
+  g_object_unref (foreign_with_owner (bed, &next_gone));
+  g_assert_false (gone);
+  g_mutex_lock (&elsewhere.lock);
+  elsewhere.state = 2;
+  g_cond_broadcast (&elsewhere.cond);
+  g_mutex_unlock (&elsewhere.lock);
+  g_thread_join (thread);
+  reclaim (NULL);
+  g_assert_true (gone);
+  g_assert_true (next_gone);
+  g_cond_clear (&elsewhere.cond);
+  g_mutex_clear (&elsewhere.lock);
+}
+
 static void
 test_foreign (Bed *bed,
               gconstpointer data)
@@ -501,7 +595,7 @@ test_foreign (Bed *bed,
   g_object_unref (plain);
   pattern_assert (buffer, 5, bed->stream);
 
-  /* The owner is dropped after the stream passed, from the main loop. */
+  /* The owner is dropped after the stream passed, by the thread that gave it. */
   blocker = blocker_new (bed->stream);
   g_object_unref (buffer);
   for (guint i = 0; i < 20; i++)
@@ -512,7 +606,7 @@ test_foreign (Bed *bed,
   g_assert_false (gone);
   blocker_release (blocker);
   g_assert_true (gcuda_stream_synchronize (bed->stream, &error));
-  g_assert_true (gcuda_reclaim (NULL, &error));
+  in_thread (reclaim, NULL);
   g_assert_false (gone);
   iterate_until (&gone);
   /* Never freed by the library. */
@@ -838,6 +932,7 @@ main (int argc,
   bed_add ("/buffer/upload", test_upload);
   bed_add ("/buffer/views", test_views);
   bed_add ("/buffer/foreign", test_foreign);
+  bed_add ("/buffer/foreign-without-loop", test_foreign_without_loop);
   bed_add ("/buffer/foreign-owner", test_foreign_owner);
   bed_add ("/buffer/closed", test_closed);
   bed_add ("/buffer/dropped-by-handler", test_dropped_by_handler);

@@ -74,12 +74,20 @@ test_bytes (Bed *bed,
   g_autoptr (GBytes) read = NULL;
   g_autoptr (GCudaBuffer) target = allocate (bed);
   g_autoptr (GCudaBuffer) buffer = gcuda_buffer_new_for_bytes (bed->device, bytes, bed->stream, &error);
+  GCudaBuffer *view;
+  gboolean read_only = FALSE;
   Blocker *blocker;
 
   g_assert_no_error (error);
+  g_assert_false (gcuda_buffer_is_read_only (target));
   g_assert_cmpuint (gcuda_buffer_get_address (buffer), ==, (guint64) (guintptr) watched.data);
   g_assert_cmpuint (gcuda_buffer_get_size (buffer), ==, SIZE);
   g_assert_true (gcuda_buffer_is_host_accessible (buffer));
+  g_assert_true (gcuda_buffer_is_read_only (buffer));
+  view = gcuda_buffer_new_view (buffer, 16, 16, &error);
+  g_object_get (view, "read-only", &read_only, NULL);
+  g_assert_true (read_only);
+  g_clear_object (&view);
   g_assert_true (gcuda_buffer_is_device_accessible (buffer));
   g_assert_null (gcuda_buffer_get_resource (buffer));
   g_assert_true (gcuda_buffer_get_device (buffer) == bed->device);
@@ -88,6 +96,7 @@ test_bytes (Bed *bed,
   g_assert_true (gcuda_buffer_copy_to (buffer, target, bed->stream, &error));
   g_assert_no_error (error);
   g_assert_true (gcuda_buffer_close (buffer, NULL, &error));
+  g_assert_false (gcuda_buffer_is_read_only (buffer));
   g_usleep (10000);
   g_assert_false (g_atomic_int_get (&watched.freed));
   blocker_release (blocker);

@@ -1432,6 +1432,8 @@ test_bad_arguments (Case *test,
   BAD (gcuda_virtual_memory_resource_decommit (v, buffer, 0, unit, NULL, &error), INVALID_ARGUMENT);
   BAD (gcuda_virtual_memory_resource_set_access (v, buffer, NULL, GCUDA_MEMORY_ACCESS_READ, &error), INVALID_ARGUMENT);
   BAD (gcuda_virtual_memory_resource_set_access (v, buffer, test->bed.device, (GCudaMemoryAccess) 3, &error), INVALID_ARGUMENT);
+  BAD (gcuda_virtual_memory_resource_set_access (v, buffer, test->bed.device, GCUDA_MEMORY_ACCESS_NONE, &error), INVALID_ARGUMENT);
+  BAD (gcuda_virtual_memory_resource_add_peer (v, test->bed.device, GCUDA_MEMORY_ACCESS_NONE, &error), INVALID_ARGUMENT);
   BAD (gcuda_virtual_memory_resource_add_peer (v, NULL, GCUDA_MEMORY_ACCESS_READ, &error), INVALID_ARGUMENT);
   BAD (gcuda_virtual_memory_resource_add_peer (v, bare_device, GCUDA_MEMORY_ACCESS_READ, &error), CLOSED);
   if (gcuda_test_is_simulated ())

@@ -180,7 +180,7 @@ gcuda_binning_memory_resource_new (GCudaMemoryResource *upstream)
  * Adds a bin. Before the first allocation, before another adaptor is built on this one, and not while another thread uses
  * it.
  *
- * Errors: `INVALID_ARGUMENT` for size 0, a second bin of the same size, no resource, or one whose memory
+ * Errors: `INVALID_ARGUMENT` for size 0, a second bin of the same size, no resource, this one itself, or one whose memory
  * is of another device than upstream's, or not accessible by the same, or memory of graphs where upstream's is not, or the
  * other way round; `IN_USE` after the first allocation, or when another adaptor was built on this one.
  *
@@ -203,6 +203,8 @@ gcuda_binning_memory_resource_add_bin (GCudaBinningMemoryResource *self,
 
   if (!GCUDA_IS_MEMORY_RESOURCE (resource))
     return _gcuda_fail (error, GCUDA_ERROR_INVALID_ARGUMENT, "%s: no memory resource was given", what);
+  if (resource == GCUDA_MEMORY_RESOURCE (self))
+    return _gcuda_fail (error, GCUDA_ERROR_INVALID_ARGUMENT, "%s: its memory would come from this same resource", what);
   if (max_size == 0)
     return _gcuda_fail (error, GCUDA_ERROR_INVALID_ARGUMENT, "%s: it takes no size", what);
   if (_gcuda_memory_resource_peek_device (resource) != _gcuda_memory_resource_peek_device (GCUDA_MEMORY_RESOURCE (self)))

@@ -37,8 +37,4 @@ void _gcuda_post (GMainContext *context,
                   gpointer data,
                   GDestroyNotify destroy);
 
-/* Drops an object of the program's from @context: its finalizer may run a script. Takes @context and @object over. */
-void _gcuda_post_unref (GMainContext *context,
-                        GObject *object);
-
 G_END_DECLS

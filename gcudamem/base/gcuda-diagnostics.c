@@ -42,34 +42,6 @@ do_nothing (gpointer data)
   return G_SOURCE_REMOVE;
 }
 
-typedef struct
-{
-  GMainContext *context;
-  GObject *object;
-} Unref;
-
-static void
-unref_free (gpointer data)
-{
-  Unref *self = data;
-
-  g_object_unref (self->object);
-  g_main_context_unref (self->context);
-  g_free (self);
-}
-
-void
-_gcuda_post_unref (GMainContext *context,
-                   GObject *object)
-{
-  Unref *self = g_new (Unref, 1);
-
-  /* With the context: were this its last reference, dropping that here would finalize the object on this thread. */
-  self->context = context;
-  self->object = object;
-  _gcuda_post (context, do_nothing, self, unref_free);
-}
-
 /* The handler, counted: a report on its way keeps it, so replacing it never pulls it from under a running call. */
 typedef struct
 {

@@ -24,7 +24,7 @@ _gcuda_context_box_new (CUcontext handle,
   if (owner != NULL)
     {
       self->owner = g_object_ref (owner);
-      self->owner_context = g_main_context_ref_thread_default ();
+      self->owner_place = _gcuda_place_here ();
     }
   return self;
 }
@@ -119,7 +119,7 @@ ended (GCudaContextBox *self)
           _gcuda_teardown_leave (&teardown);
         }
       if (self->owner != NULL)
-        _gcuda_post_unref (g_steal_pointer (&self->owner_context), g_steal_pointer (&self->owner));
+        _gcuda_place_drop (g_steal_pointer (&self->owner_place), g_steal_pointer (&self->owner));
     }
   _gcuda_context_box_unref (self);
 }

@@ -232,7 +232,7 @@ _gcuda_fail_driver (GError **error,
   else if (result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT)
     hint = "; a blocking stream of this context is being captured: the default stream can't be used until the capture ends";
   else if (result == CUDA_ERROR_NOT_PERMITTED)
-    hint = "; host functions and destructors that the driver runs on its own threads can't call CUDA";
+    hint = "; functions that the driver runs on its own threads can't call CUDA, and fabric handles need a fabric that is set up";
   g_set_error (error, GCUDA_ERROR, (int) result, "%s: %s%s", what, answer, hint);
   return FALSE;
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "gcuda-reclaimer-private.h"
 
+#include "base/gcuda-place-private.h"
+
 #define BACKOFF_MINIMUM 50 /* microseconds between two passes */
 #define BACKOFF_MAXIMUM 2000
 #define HOME_INTERVAL   20 /* milliseconds until a loop on a wrong thread is tried again */
@@ -434,6 +436,14 @@ _gcuda_homes_drain_here (void)
   return any;
 }
 
+static gboolean
+drain_here (void)
+{
+  const gboolean homes_drained = _gcuda_homes_drain_here ();
+
+  return _gcuda_place_drain_here () || homes_drained;
+}
+
 /**
  * gcuda_reclaim:
  * @cancellable: (nullable): to stop waiting
@@ -441,7 +451,8 @@ _gcuda_homes_drain_here (void)
  *
  * Waits until everything that was released has really been freed: memory that is not freed in stream order, memory pools, streams
  * and contexts whose end was put off. Entries that belong to the calling thread, such as those of a memory resource written in
- * a script, are run in this call. Not waited for is what hangs on a capture that goes on, or on another thread's loop.
+ * a script, are run in this call, and owners of foreign memory and the like that this thread handed over are let go, unless
+ * another thread runs its main context. Not waited for is what hangs on a capture that goes on, or on another thread's loop.
  *
  * Any thread but one of the driver's own. Programs need this in tests, and before they measure free memory.
  *
@@ -466,11 +477,11 @@ gcuda_reclaim (GCancellable *cancellable,
     {
       if (g_cancellable_set_error_if_cancelled (cancellable, error))
         return FALSE;
-      _gcuda_homes_drain_here ();
+      drain_here ();
       if (!_gcuda_reclaimer_settle (-1, cancellable) && g_cancellable_set_error_if_cancelled (cancellable, error))
         return FALSE;
       /* What passed in the meantime may have come home, and what is released there may be queued anew. */
     }
-  while (_gcuda_homes_drain_here ());
+  while (drain_here ());
   return TRUE;
 }

@@ -25,7 +25,7 @@ struct _GCudaAllocation
   GCudaDevice *device;           /* lives to the end */
   GCudaMemoryResource *resource; /* NULL for foreign memory */
   GObject *owner;                /* of foreign memory */
-  GMainContext *owner_context;
+  GCudaPlace *owner_place;
 
   /* The recipe */
   GCudaStreamBox *stream;
@@ -52,7 +52,7 @@ allocation_new (CUdeviceptr address,
   self->device = device;
   self->resource = NULL;
   self->owner = NULL;
-  self->owner_context = NULL;
+  self->owner_place = NULL;
   self->stream = box;
   self->thread = _gcuda_thread_id ();
   return self;
@@ -85,7 +85,7 @@ _gcuda_allocation_new_foreign (GCudaDevice *device,
   if (owner != NULL)
     {
       self->owner = g_object_ref (owner);
-      self->owner_context = g_main_context_ref_thread_default ();
+      self->owner_place = _gcuda_place_here ();
     }
   self->armed = owner != NULL;
   return self;
@@ -278,7 +278,7 @@ finish (GCudaAllocation *self)
   _gcuda_stream_box_unuse (g_steal_pointer (&self->stream));
   g_clear_object (&self->resource);
   if (self->owner != NULL)
-    _gcuda_post_unref (g_steal_pointer (&self->owner_context), g_steal_pointer (&self->owner));
+    _gcuda_place_drop (g_steal_pointer (&self->owner_place), g_steal_pointer (&self->owner));
   _gcuda_allocation_unref (self);
 }
 

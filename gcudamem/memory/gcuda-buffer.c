@@ -40,6 +40,7 @@ enum
   PROP_RESOURCE,
   PROP_DEVICE_ACCESSIBLE,
   PROP_HOST_ACCESSIBLE,
+  PROP_READ_ONLY,
   PROP_CLOSED,
   N_PROPS
 };
@@ -109,6 +110,9 @@ gcuda_buffer_get_property (GObject *object,
       break;
     case PROP_HOST_ACCESSIBLE:
       g_value_set_boolean (value, gcuda_buffer_is_host_accessible (self));
+      break;
+    case PROP_READ_ONLY:
+      g_value_set_boolean (value, gcuda_buffer_is_read_only (self));
       break;
     case PROP_CLOSED:
       g_value_set_boolean (value, gcuda_buffer_is_closed (self));
@@ -182,6 +186,15 @@ gcuda_buffer_class_init (GCudaBufferClass *klass)
    * Since: 0.1
    */
   properties[PROP_HOST_ACCESSIBLE] = g_param_spec_boolean ("host-accessible", NULL, NULL, FALSE, flags);
+
+  /**
+   * GCudaBuffer:read-only: (getter is_read_only)
+   *
+   * Whether nobody may write the memory, as that of a [struct@GLib.Bytes].
+   *
+   * Since: 0.1
+   */
+  properties[PROP_READ_ONLY] = g_param_spec_boolean ("read-only", NULL, NULL, FALSE, flags);
 
   /**
    * GCudaBuffer:closed: (getter is_closed)
@@ -262,6 +275,7 @@ gcuda_buffer_new_for_address (GCudaDevice *device,
   GCudaStreamBox *box;
   CUdevice number;
 
+  _gcuda_place_tidy ();
   if (!_gcuda_device_check (device, what, &number, error))
     return NULL;
   box = _gcuda_stream_hold (stream, what, error);
@@ -671,6 +685,33 @@ gcuda_buffer_is_host_accessible (GCudaBuffer *self)
   accessible = resource != NULL && gcuda_memory_resource_is_host_accessible (resource);
   _gcuda_allocation_unhold (allocation);
   return accessible;
+}
+
+/**
+ * gcuda_buffer_is_read_only: (get-property read-only)
+ * @self: a buffer
+ *
+ * Whether nobody may write the memory: that of [ctor@Buffer.new_for_bytes] never changes, and views of it share that. What
+ * would write there is refused; who hands the address on to another library has to tell it. Any thread.
+ *
+ * Returns: whether it is read only; %FALSE when closed
+ *
+ * Since: 0.1
+ */
+gboolean
+gcuda_buffer_is_read_only (GCudaBuffer *self)
+{
+  GCudaAllocation *allocation;
+  gboolean read_only;
+
+  g_return_val_if_fail (GCUDA_IS_BUFFER (self), FALSE);
+
+  allocation = _gcuda_buffer_hold (self, "asking who can use a buffer", NULL);
+  if (allocation == NULL)
+    return FALSE;
+  read_only = !_gcuda_allocation_check_writable (allocation, "asking who can use a buffer", NULL);
+  _gcuda_allocation_unhold (allocation);
+  return read_only;
 }
 
 /* Filling */

@@ -73,6 +73,9 @@ GCUDA_AVAILABLE_IN_0_1
 gboolean gcuda_buffer_is_host_accessible (GCudaBuffer *self);
 
 GCUDA_AVAILABLE_IN_0_1
+gboolean gcuda_buffer_is_read_only (GCudaBuffer *self);
+
+GCUDA_AVAILABLE_IN_0_1
 gboolean gcuda_buffer_fill (GCudaBuffer *self,
                             guint64 value,
                             guint width,

@@ -121,6 +121,7 @@ gcuda_virtual_memory_options_free (GCudaVirtualMemoryOptions *self)
  * @node: the NUMA node, for `HOST_NUMA`; ignored for the others
  *
  * Sets where physical memory is; on the device by default. Memory of the host can be used by the processor as well.
+ * `HOST_NUMA_CURRENT` is a place of managed memory only, and refused where a resource is made.
  *
  * Since: 0.1
  */

@@ -184,6 +184,8 @@ check_options (const GCudaVirtualMemoryOptions *options,
                const char *what,
                GError **error)
 {
+  if (options->location == GCUDA_MEMORY_LOCATION_HOST_NUMA_CURRENT)
+    return _gcuda_fail (error, GCUDA_ERROR_INVALID_ARGUMENT, "%s: the NUMA node of the calling thread is a place of managed memory only; name the node", what);
   if ((int) options->location < GCUDA_MEMORY_LOCATION_DEVICE || options->location > GCUDA_MEMORY_LOCATION_HOST_NUMA)
     return _gcuda_fail (error, GCUDA_ERROR_INVALID_ARGUMENT, "%s: %d is no location", what, (int) options->location);
   if (options->location == GCUDA_MEMORY_LOCATION_HOST_NUMA && options->node < 0)
@@ -273,6 +275,8 @@ describe_access (GCudaVirtualSpace *space,
 
   if (!check_access (access, what, error) || !_gcuda_device_check (device, what, &number, error))
     return FALSE;
+  if (access == GCUDA_MEMORY_ACCESS_NONE && number == space->context->device)
+    return _gcuda_fail (error, GCUDA_ERROR_INVALID_ARGUMENT, "%s: the access of the resource's own device can't be taken away", what);
   if (!require (number, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, "VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED", what, error))
     return FALSE;
   for (guint i = 0; i < space->places->len; i++)
@@ -1018,7 +1022,8 @@ gcuda_virtual_memory_resource_get_capacity (GCudaVirtualMemoryResource *self,
  * Sets what a device may do to the memory of one buffer, now and after it has grown. It takes effect at once, also for work
  * that was queued before. Any thread.
  *
- * Errors: `INVALID_ARGUMENT` for no device, an unknown access, and a buffer of another resource, an empty one or a view;
+ * Errors: `INVALID_ARGUMENT` for no device, an unknown access, `NONE` for the resource's own device, and a buffer of another
+ * resource, an empty one or a view;
  * `PEER_ACCESS_UNSUPPORTED`; `NOT_SUPPORTED`; `CLOSED`; `FORKED`; what the driver answers. Then the rights are as before.
  *
  * Returns: %TRUE, or %FALSE with @error set
@@ -1061,7 +1066,7 @@ gcuda_virtual_memory_resource_set_access (GCudaVirtualMemoryResource *self,
  * Sets what a device may do to the memory of all buffers of the resource, those that there are and those to come. It takes
  * effect at once; for large memory it takes the driver milliseconds. Any thread.
  *
- * Errors: `INVALID_ARGUMENT` for no device or an unknown access; `PEER_ACCESS_UNSUPPORTED`; `NOT_SUPPORTED`; `CLOSED`;
+ * Errors: `INVALID_ARGUMENT` for no device, an unknown access, or `NONE` for the resource's own device; `PEER_ACCESS_UNSUPPORTED`; `NOT_SUPPORTED`; `CLOSED`;
  * `FORKED`; what the driver answers. Then the rights are as before.
  *
  * Returns: %TRUE, or %FALSE with @error set

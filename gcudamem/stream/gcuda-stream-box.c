@@ -24,7 +24,7 @@ _gcuda_stream_box_new (GCudaStreamKind kind,
   if (owner != NULL)
     {
       self->owner = g_object_ref (owner);
-      self->owner_context = g_main_context_ref_thread_default ();
+      self->owner_place = _gcuda_place_here ();
     }
   return self;
 }
@@ -271,7 +271,7 @@ destroy (GCudaStreamBox *self)
       _gcuda_report_teardown (error, "cuStreamDestroy", (guint64) (guintptr) self->handle, 0);
     }
   if (self->owner != NULL)
-    _gcuda_post_unref (g_steal_pointer (&self->owner_context), g_steal_pointer (&self->owner));
+    _gcuda_place_drop (g_steal_pointer (&self->owner_place), g_steal_pointer (&self->owner));
   if (self->event == NULL)
     {
       finish_end (self);

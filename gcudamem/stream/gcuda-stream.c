@@ -615,6 +615,7 @@ gcuda_stream_new_for_handle (GCudaContext *context,
   CUresult result;
   GCudaStream *self;
 
+  _gcuda_place_tidy ();
   box = _gcuda_context_hold (context, what, error);
   if (box == NULL)
     return NULL;

@@ -97,6 +97,11 @@ class Override(unittest.TestCase):
         with self.assertRaises(ValueError):
             buffer.__cuda_array_interface__  # pylint: disable=pointless-statement
 
+    def test_cuda_array_interface_of_what_never_changes(self):
+        with GCuda.Buffer.new_for_bytes(self.device, GLib.Bytes.new(bytes(64)), self.stream) as buffer:
+            self.assertEqual(buffer.__cuda_array_interface__['data'], (buffer.get_address(), True))
+            self.assertTrue(buffer.props.read_only)
+
     def test_cuda_stream(self):
         self.assertEqual(self.stream.__cuda_stream__(), (0, self.stream.get_handle()))
         self.stream.close()

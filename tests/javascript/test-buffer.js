@@ -220,6 +220,24 @@ tap.run({
         equal(buffer.download(stream), data);
         check(buffer.upload_data(4090, bytes(6, 9), stream), 'uploaded in part');
         equal(buffer.download(4088, 8, stream), new Uint8Array([248, 249, 9, 9, 9, 9, 9, 9]));
+        // Of any type, its bytes
+        const floats = new Float64Array([1.5, -2.5]);
+        const parts = [floats, floats.subarray(1), new DataView(floats.buffer, 3, 9), new Int16Array([-1, 256]), floats.buffer];
+        for (const what of parts) {
+            check(buffer.upload_data(0, what, stream), 'uploaded');
+            const memory = what.buffer ?? what;
+            const expected = new Uint8Array(memory, what.byteOffset ?? 0, what.byteLength);
+            equal(buffer.download(0, what.byteLength, stream), expected);
+        }
+        for (const bad of [[256], [-1], [1.5], ['1'], [null]]) {
+            let refused = false;
+            try {
+                buffer.upload_data(0, bad, stream);
+            } catch (error) {
+                refused = error instanceof TypeError;
+            }
+            check(refused, `${JSON.stringify(bad)} was refused`);
+        }
     },
     'views': () => {
         const buffer = pool.allocate(64, stream);

@@ -31,6 +31,8 @@ tap.run({
             equal(map.read(), bytes(SIZE, 5));
             equal(map.read(SIZE - 3), bytes(3, 5));
             equal(map.read(10, 2), bytes(2, 5));
+            map.write(10, new Uint16Array([0x0201, 0x0503]));
+            equal(map.read(10, 4), new Uint8Array([1, 2, 3, 5]));
             map.write(10, [1, 2, 3]);
             map.unmap();
             map.unmap();

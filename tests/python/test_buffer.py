@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 """Buffers, and what becomes of objects that are closed or never were open."""
 
+import array
 import struct
 
 from common import Case, GCuda, GLib, tap
@@ -99,6 +100,13 @@ class Buffers(Case):
             self.assertEqual(buffer.download(self.stream), data)
             self.assertTrue(buffer.upload_data(4090, b'123456', self.stream))
             self.assertEqual(buffer.download(4088, 8, self.stream), data[4088:4090] + b'123456')
+            # Of any type, its bytes
+            for what in (array.array('d', [1.5, -2.5]), memoryview(array.array('H', [1, 65535]))[::-1], array.array('b', [-1])):
+                self.assertTrue(buffer.upload_data(0, what, self.stream))
+                expected = bytes(memoryview(what))
+                self.assertEqual(buffer.download(0, len(expected), self.stream), expected)
+            for bad in ([256], [-1], ['1'], 'text', 7):
+                self.assertRaises((TypeError, OverflowError), buffer.upload_data, 0, bad, self.stream)
 
     def test_views(self):
         buffer = self.pool.allocate(64, self.stream)

@@ -54,6 +54,12 @@ class HostMemory(Case):
             self.assertTrue(map_.is_synchronized())
             self.assertTrue(map_.props.mapped)
             self.assertEqual(len(map_), SIZE)
+            # A look that is over leaves nothing
+            for _ in range(100):
+                self.assertEqual(map_.memory[0], 6)
+            kept = map_.memory
+            self.assertLessEqual(len(map_._looks), 2)  # pylint: disable=protected-access
+            self.assertEqual(kept[1], 6)
             self.assertEqual(map_.read(3, 4).get_data(), b'\6' * 4)
             self.refused(GCuda.Error.INVALID_ARGUMENT, map_.write, 0, b'1')
             map_.unmap()
@@ -209,6 +215,35 @@ class HostMemory(Case):
         self.assertRaises(TypeError, GCuda.Buffer.new_for_host_memory, self.device, b'never changes', self.stream)
         with GCuda.Buffer.new_for_host_memory(self.device, bytearray(), self.stream) as empty:
             self.assertEqual(len(empty), 0)
+
+    def test_memory_without_a_loop(self):
+        """No main loop runs: what was let go goes back where the program waits for it, or gives more."""
+        held = []
+        for way in ('wait', 'more'):
+            memory = array.array('d', range(64))
+            with GCuda.Buffer.new_for_host_memory(self.device, memory, self.stream) as buffer:
+                buffer.fill(1, 1, self.stream)
+            self.stream.synchronize()
+            if way == 'wait':
+                self.assertTrue(GCuda.reclaim(None))
+            else:
+                thread = threading.Thread(target=GCuda.reclaim, args=(None,))
+                thread.start()
+                thread.join()
+                held.append(GCuda.Buffer.new_for_host_memory(self.device, bytearray(64), self.stream))
+            gc.collect()
+            memory.append(1)
+        for buffer in held:
+            buffer.close()
+        self.assertTrue(GCuda.reclaim(None))
+
+    def test_writing_of_any_type(self):
+        with self.pinned() as buffer:
+            map_ = buffer.map(READ | WRITE, self.stream)
+            numbers = array.array('d', [0.5, 2])
+            self.assertTrue(map_.write(16, numbers))
+            self.assertEqual(map_.read(16, 16).get_data(), numbers.tobytes())
+            map_.unmap()
 
     def test_no_arguments(self):
         self.assertRaises(TypeError, GCuda.Buffer.new_for_bytes, self.device, None, self.stream)

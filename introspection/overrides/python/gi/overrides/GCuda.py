@@ -86,13 +86,37 @@ def _cuda_array_interface(self):
         'version': 3,
         'shape': (self.get_size(),),
         'typestr': '|u1',
-        'data': (self.get_address(), False),
+        'data': (self.get_address(), self.is_read_only()),
         'strides': None,
         'stream': None,
     }
 
 
 GCuda.Buffer.__cuda_array_interface__ = property(_cuda_array_interface)
+
+
+def _as_bytes(data):
+    """What has memory, such as an array of any type, is its bytes, and not one number for each of its items."""
+    try:
+        return bytes(memoryview(data))
+    except TypeError:
+        return data
+
+
+_upload_data = GCuda.Buffer.upload_data
+
+
+@_method(GCuda.Buffer)
+def upload_data(self, offset, data, stream):
+    return _upload_data(self, offset, _as_bytes(data), stream)
+
+
+_host_map_write = GCuda.HostMap.write
+
+
+@_method(GCuda.HostMap)
+def write(self, offset, data):
+    return _host_map_write(self, offset, _as_bytes(data))
 
 
 class _Keeper(GObject.Object):
@@ -103,7 +127,7 @@ def _new_for_host_memory(device, memory, stream):
     """A buffer of an object's own memory, such as a bytearray or an array, without a copy.
 
     Devices read and write it where it is. The object is kept until the work on the buffer is done, and is let go by the
-    main loop of this thread.
+    main loop of this thread; without one, by its next call of this function, or of GCuda.reclaim ().
     """
     view = memoryview(memory).cast('B')
     if not view.nbytes:
@@ -131,7 +155,8 @@ def _memory(self):
     view = memoryview(array).cast('B')
     if not self.is_writable():
         view = view.toreadonly()
-    self.__dict__.setdefault('_looks', []).append((weakref.ref(array), weakref.ref(view)))
+    looks = [look for look in self.__dict__.get('_looks', ()) if look[0]() is not None]
+    self.__dict__['_looks'] = [*looks, (weakref.ref(array), weakref.ref(view))]
     return view
 
 
