@@ -911,7 +911,7 @@ test_download_in_flight (Bed *bed,
     g_auto (GStrv) log = gcuda_test_log_take ();
 
     g_assert_cmpuint (gcuda_test_log_count (log, "cuEventRecord", "= SUCCESS", NULL), ==, 1);
-    g_assert_cmpuint (gcuda_test_log_count (log, "cuEventQuery", "= SUCCESS", NULL), ==, 1);
+    g_assert_cmpuint (gcuda_test_log_count (log, "cuEventQuery", "= SUCCESS", NULL), >=, 1);
   }
   pattern_assert (buffer, 7, bed->stream);
 }

@@ -475,6 +475,63 @@ child_threads (void)
   g_object_unref (first);
 }
 
+/* A capture of others begins before a call of a release, and ends after it. What was released goes all the same. */
+static void
+run_captured (const char *call)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (GCudaDevice) device = NULL;
+  g_autoptr (GCudaStream) stream = NULL;
+  g_autoptr (GCudaDeviceMemoryResource) pool = NULL;
+  g_autoptr (GCudaPoolStatistics) statistics = NULL;
+  GObject *owner = g_object_new (G_TYPE_OBJECT, NULL);
+  GCudaBuffer *foreign, *buffer;
+  gint64 deadline;
+
+  g_setenv ("GCUDA_DRIVER", g_getenv ("TEST_CAPTURING"), TRUE);
+  g_setenv ("CAPTURED_CALL", call, TRUE);
+  device = gcuda_device_new (0, &error);
+  g_assert_no_error (error);
+  stream = gcuda_stream_new_for_device (device, &error);
+  pool = gcuda_device_memory_resource_new_pool (device, 0, GCUDA_HANDLE_TYPES_NONE, &error);
+  g_assert_no_error (error);
+  g_object_add_weak_pointer (owner, (gpointer *) &owner);
+  foreign = gcuda_buffer_new_for_address (device, 4096, 16, owner, stream, &error);
+  g_assert_no_error (error);
+  g_object_unref (owner);
+  buffer = gcuda_memory_resource_allocate (GCUDA_MEMORY_RESOURCE (pool), SIZE, stream, &error);
+  g_assert_no_error (error);
+  /* Others know it, and so it may be captured. */
+  g_assert_cmpuint (gcuda_stream_get_handle (stream), !=, 0);
+  g_object_unref (foreign);
+  g_object_unref (buffer);
+  deadline = g_get_monotonic_time () + 10 * G_TIME_SPAN_SECOND;
+  do
+    {
+      g_assert_true (gcuda_reclaim (NULL, &error));
+      g_assert_true (gcuda_stream_synchronize (stream, &error));
+      g_assert_no_error (error);
+      g_clear_pointer (&statistics, gcuda_pool_statistics_unref);
+      statistics = gcuda_device_memory_resource_get_statistics (pool, &error);
+      g_assert_no_error (error);
+    }
+  while ((owner != NULL || gcuda_pool_statistics_get_used (statistics) > 0) && g_get_monotonic_time () < deadline);
+  g_assert_null (owner);
+  g_assert_cmpuint (gcuda_pool_statistics_get_used (statistics), ==, 0);
+}
+
+static void
+child_captured_record (void)
+{
+  run_captured ("cuEventRecord");
+}
+
+static void
+child_captured_free (void)
+{
+  run_captured ("cuMemFreeAsync");
+}
+
 static const struct
 {
   const char *name;
@@ -499,6 +556,8 @@ static const struct
   { "simulated-by-name", child_simulated_by_name },
   { "by-path", child_by_path },
   { "threads", child_threads },
+  { "captured-record", child_captured_record },
+  { "captured-free", child_captured_free },
 };
 
 static const char *program;
@@ -511,6 +570,7 @@ test_child (gconstpointer data)
   g_autoptr (GSubprocessLauncher) launcher = g_subprocess_launcher_new (G_SUBPROCESS_FLAGS_STDOUT_PIPE | G_SUBPROCESS_FLAGS_STDERR_PIPE);
   g_autoptr (GSubprocess) process = NULL;
   g_autofree char *stub = g_test_build_filename (G_TEST_BUILT, "stub-driver.so", NULL);
+  g_autofree char *capturing = g_test_build_filename (G_TEST_BUILT, "capturing-driver.so", NULL);
   g_autofree char *sanitizer = NULL;
   g_autofree char *folder = NULL;
   g_autofree char *paths = NULL;
@@ -527,6 +587,7 @@ test_child (gconstpointer data)
   paths = g_strjoin (":", folder, g_getenv ("LD_LIBRARY_PATH"), NULL);
   g_subprocess_launcher_setenv (launcher, "LD_LIBRARY_PATH", paths, TRUE);
   g_subprocess_launcher_setenv (launcher, "TEST_STUB", stub, TRUE);
+  g_subprocess_launcher_setenv (launcher, "TEST_CAPTURING", capturing, TRUE);
   g_subprocess_launcher_unsetenv (launcher, "G_MESSAGES_DEBUG");
   /* Leaks are looked for in the other tests; here it takes many times as long as all the rest. */
   sanitizer = g_strjoin (":", g_getenv ("ASAN_OPTIONS") != NULL ? g_getenv ("ASAN_OPTIONS") : "detect_leaks=0", "detect_leaks=0", NULL);

@@ -2164,7 +2164,8 @@ typedef struct
 
 static const Teardown teardowns[] = {
   { "pool-buffer/unknown", DROP_POOL_BUFFER, "cuMemFreeAsync:1=UNKNOWN", END_LEAKED, "cuMemFreeAsync" },
-  { "pool-buffer/invalid-value", DROP_POOL_BUFFER, "cuMemFreeAsync:1=INVALID_VALUE", END_LEAKED, "cuMemFreeAsync" },
+  { "pool-buffer/invalid-value", DROP_POOL_BUFFER, "cuMemFreeAsync:1+=INVALID_VALUE", END_LEAKED, "cuMemFreeAsync" },
+  { "pool-buffer/invalid-value-once", DROP_POOL_BUFFER, "cuMemFreeAsync:1=INVALID_VALUE", END_RELEASED, NULL },
   { "pool-buffer/always", DROP_POOL_BUFFER, "cuMemFreeAsync:1+=UNKNOWN", END_LEAKED, "cuMemFreeAsync" },
   { "pool-buffer/deinitialized", DROP_POOL_BUFFER, "cuMemFreeAsync:1=DEINITIALIZED", END_SILENT, NULL },
   { "pool-buffer/not-permitted", DROP_POOL_BUFFER, "cuMemFreeAsync:1=NOT_PERMITTED", END_RELEASED, NULL },

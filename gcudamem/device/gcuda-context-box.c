@@ -78,11 +78,19 @@ destroy_private (GCudaReclaimNode *node)
       if (self->idle_event != NULL && _gcuda_driver.EventQuery (self->idle_event) == CUDA_ERROR_NOT_READY)
         return GCUDA_RECLAIM_AGAIN;
       if (self->idle_event != NULL)
-        _gcuda_context_box_give_event (self, self->idle_event, FALSE);
+        {
+          /* For the pools: see ask_event () of streams. */
+          _gcuda_driver.EventSynchronize (self->idle_event);
+          _gcuda_context_box_give_event (self, self->idle_event, FALSE);
+          self->idle_event = NULL;
+        }
       for (guint i = 0; i < self->events->len; i++)
         _gcuda_driver.EventDestroy (g_ptr_array_index (self->events, i));
       g_ptr_array_set_size (self->events, 0);
       result = _gcuda_driver.CtxDestroy (self->handle);
+      /* On a thread of the driver's. */
+      if (result == CUDA_ERROR_NOT_PERMITTED)
+        return GCUDA_RECLAIM_AGAIN;
     }
   if (result != CUDA_SUCCESS && result != CUDA_ERROR_DEINITIALIZED && !_gcuda_result_is_sticky (result))
     {

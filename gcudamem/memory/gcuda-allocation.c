@@ -339,11 +339,19 @@ free_now (GCudaAllocation *self)
       return GCUDA_RECLAIM_DONE;
     }
 
-  result = _gcuda_free_address (self->resource, self->address, self->size, GCUDA_ALIGNMENT, self->stream, handle, NULL);
-  /* A stream that is being captured refuses the free as it would a double one. */
-  if (result == CUDA_ERROR_INVALID_VALUE && operations->stream_ordered &&
-      _gcuda_driver.StreamIsCapturing (handle, &status) == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE)
-    result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  /* A stream that is being captured refuses the free as it would a double one; and the capture may have ended by the time of the
+   * question. */
+  for (guint tries = 0; tries < 4; tries++)
+    {
+      result = _gcuda_free_address (self->resource, self->address, self->size, GCUDA_ALIGNMENT, self->stream, handle, NULL);
+      if (result != CUDA_ERROR_INVALID_VALUE || !operations->stream_ordered || _gcuda_driver.StreamIsCapturing (handle, &status) != CUDA_SUCCESS)
+        break;
+      if (status != CU_STREAM_CAPTURE_STATUS_NONE)
+        {
+          result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+          break;
+        }
+    }
   _gcuda_context_scope_leave (&scope);
 
   switch ((int) result)
@@ -588,9 +596,11 @@ allocate_once (GCudaMemoryResource *resource,
                GCudaStreamCall *call,
                CUdeviceptr *address)
 {
+  const gint64 deadline = g_get_monotonic_time () + RECLAIM_PATIENCE;
   CUresult result = operations->allocate (resource, size, call, address);
 
-  if (result == CUDA_ERROR_OUT_OF_MEMORY && !call->settled && _gcuda_reclaim_memory ())
+  /* Others may be faster to take what comes back. */
+  for (guint tries = 0; tries < 8 && result == CUDA_ERROR_OUT_OF_MEMORY && !call->settled && g_get_monotonic_time () < deadline && _gcuda_reclaim_memory (); tries++)
     result = operations->allocate (resource, size, call, address);
   return result;
 }

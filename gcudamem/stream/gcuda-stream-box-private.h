@@ -49,7 +49,8 @@ struct _GCudaStreamBox
   guint64 oldest_waiting; /* the least number of them: what the reclaimer queues has an old one */
   gboolean queued;
   /* The reclaimer's thread only */
-  GCudaStreamWaiter *batch, **batch_end;
+  GCudaStreamWaiter *batch;
+  gboolean batch_passed; /* what is left of it need not wait any more */
   guint64 oldest_batch;
   CUevent event;
 

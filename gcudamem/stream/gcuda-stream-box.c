@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "gcuda-stream-box-private.h"
 
+#define DRAIN_LIMIT 512 /* waiters that a pass lets go: other streams, and who waits for the oldest, get their turn */
+
 GCudaStreamBox *
 _gcuda_stream_box_new (GCudaStreamKind kind,
                        CUstream handle,
@@ -20,7 +22,6 @@ _gcuda_stream_box_new (GCudaStreamKind kind,
   g_mutex_init (&self->lock);
   self->waiting_end = &self->waiting;
   self->oldest_waiting = G_MAXUINT64;
-  self->batch_end = &self->batch;
   if (owner != NULL)
     {
       self->owner = g_object_ref (owner);
@@ -141,9 +142,11 @@ record (GCudaStreamBox *self,
       return RECORD_LATER;
     }
   result = _gcuda_driver.EventRecord (event, handle);
-  /* A capture that began in between has the event now: asking it would break that capture. */
+  /* A capture that began in between has the event now: asking it would break that capture. Of one that has ended, too, only the
+   * event tells. */
   if (result == CUDA_SUCCESS &&
-      (_gcuda_driver.StreamIsCapturing (handle, &status) != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE))
+      (_gcuda_driver.StreamIsCapturing (handle, &status) != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE ||
+       _gcuda_driver.EventQuery (event) == CUDA_ERROR_INVALID_VALUE))
     *tainted = TRUE;
   _gcuda_context_scope_leave (&scope);
   if (result == CUDA_SUCCESS)
@@ -371,13 +374,29 @@ retry_waiter (GCudaReclaimNode *node)
   return waiter->passed (waiter);
 }
 
+/* What is left of the batch goes on in the next pass. */
+static GCudaReclaimResult
+drain_later (GCudaStreamBox *self)
+{
+  guint64 oldest = G_MAXUINT64;
+
+  for (const GCudaStreamWaiter *waiter = self->batch; waiter != NULL; waiter = waiter->next)
+    oldest = MIN (oldest, waiter->node.number);
+  g_mutex_lock (&self->lock);
+  self->oldest_batch = oldest;
+  self->node.number = MIN (oldest, self->oldest_waiting);
+  g_mutex_unlock (&self->lock);
+  return GCUDA_RECLAIM_AGAIN;
+}
+
 /* One pass over a stream's queue, on the reclaimer's thread. */
 static GCudaReclaimResult
 drain (GCudaReclaimNode *node)
 {
   GCudaStreamBox *self = (GCudaStreamBox *) node;
   GCudaReclaimResult answer = GCUDA_RECLAIM_AGAIN;
-  gboolean passed = FALSE, empty;
+  gboolean passed = self->batch_passed, empty;
+  guint n = 0;
 
   g_mutex_lock (&self->lock);
   if (self->batch == NULL)
@@ -385,14 +404,13 @@ drain (GCudaReclaimNode *node)
       self->batch = g_steal_pointer (&self->waiting);
       self->oldest_batch = self->oldest_waiting;
       self->oldest_waiting = G_MAXUINT64;
-      self->batch_end = self->batch != NULL ? self->waiting_end : &self->batch;
       self->waiting_end = &self->waiting;
     }
   /* The queue is as old as the oldest in it. */
   if (self->batch != NULL)
     self->node.number = MIN (self->oldest_batch, self->oldest_waiting);
   g_mutex_unlock (&self->lock);
-  if (self->batch != NULL && self->event == NULL)
+  if (!passed && self->batch != NULL && self->event == NULL)
     {
       CUevent event = _gcuda_context_box_is_alive (self->context) ? _gcuda_context_box_take_event (self->context) : NULL;
       gboolean tainted = FALSE;
@@ -435,7 +453,7 @@ drain (GCudaReclaimNode *node)
 
   /* The waiters' uses may be the last ones of this box: it must survive this function. */
   _gcuda_stream_box_ref (self);
-  while (self->batch != NULL && !_gcuda_driver_exiting ())
+  while (self->batch != NULL && n++ < DRAIN_LIMIT && !_gcuda_driver_exiting ())
     {
       GCudaStreamWaiter *waiter = self->batch;
 
@@ -444,12 +462,13 @@ drain (GCudaReclaimNode *node)
       if (waiter->passed (waiter) != GCUDA_RECLAIM_DONE)
         _gcuda_reclaimer_push (&waiter->node, retry_waiter);
     }
-  if (self->batch != NULL)
+  self->batch_passed = self->batch != NULL;
+  if (self->batch_passed)
     {
+      answer = drain_later (self);
       _gcuda_stream_box_unref (self);
-      return GCUDA_RECLAIM_AGAIN;
+      return answer;
     }
-  self->batch_end = &self->batch;
 
   g_mutex_lock (&self->lock);
   empty = self->waiting == NULL;

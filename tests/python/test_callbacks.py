@@ -160,14 +160,14 @@ class TeardownHandler(Case):
         status, output, complaints = run_script('''
 import ctypes
 def handler(error, driver_call, handle, leaked, *rest):
-    print(error.matches(GCuda.error_quark(), GCuda.Error.INVALID_VALUE), driver_call, handle == address, leaked, *rest,
+    print(error.matches(GCuda.error_quark(), GCuda.Error.UNKNOWN), driver_call, handle == address, leaked, *rest,
           threading.get_ident() == main)
 main = threading.get_ident()
 GCuda.set_teardown_handler(handler, 'data')
 buffer = pool.allocate(64, stream)
 address = buffer.get_address()
 simulator = ctypes.CDLL(GCuda.get_driver_info().get_path())
-assert simulator.gcudasim_fail(b'cuMemFreeAsync:1=INVALID_VALUE')
+assert simulator.gcudasim_fail(b'cuMemFreeAsync:1=UNKNOWN')
 holder = [buffer]
 del buffer
 thread = threading.Thread(target=holder.clear)
@@ -183,7 +183,7 @@ while GLib.MainContext.default().iteration(False):
         self.assertEqual((status, output), (0, 'not yet\nTrue cuMemFreeAsync True 64 data True\n'))
         lines = [line for line in complaints.splitlines() if line]
         self.assertEqual(len(lines), 1, complaints)
-        for word in ('GCuda-WARNING', 'CUDA_ERROR_INVALID_VALUE', 'cuMemFreeAsync', '64 bytes leaked'):
+        for word in ('GCuda-WARNING', 'CUDA_ERROR_UNKNOWN', 'cuMemFreeAsync', '64 bytes leaked'):
             self.assertIn(word, lines[0])
 
     def test_reported_without_a_handler_or_loop(self):
@@ -194,7 +194,7 @@ import ctypes
 GCuda.set_teardown_handler(lambda *_: print('called'))
 buffer = pool.allocate(64, stream)
 simulator = ctypes.CDLL(GCuda.get_driver_info().get_path())
-assert simulator.gcudasim_fail(b'cuMemFreeAsync:1=INVALID_VALUE')
+assert simulator.gcudasim_fail(b'cuMemFreeAsync:1=UNKNOWN')
 buffer.close()
 buffer.close()
 ''')
