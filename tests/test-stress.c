@@ -463,7 +463,12 @@ test_threads (Bed *bed,
 
   memcpy (contexts, stress->contexts, sizeof contexts);
   for (guint i = 0; i < N_SLOTS; i++)
-    empty (&stress->slots[i]);
+    {
+      empty (&stress->slots[i]);
+      g_mutex_clear (&stress->slots[i].lock);
+    }
+  g_rw_lock_clear (&stress->closing);
+  g_mutex_clear (&stress->lock);
   for (guint i = 0; i < N_RESOURCES; i++)
     g_clear_object (&stress->resources[i]);
   for (guint i = 0; i < N_STREAMS; i++)

@@ -303,13 +303,15 @@ part_destroyed_stream (void)
 static gpointer
 synchronize (gpointer stream)
 {
-  good (C (cuStreamSynchronize, stream));
+  CUresult result = C (cuStreamSynchronize, stream);
+
+  g_assert_true (result == CUDA_SUCCESS || result == CUDA_ERROR_ILLEGAL_ADDRESS);
   return NULL;
 }
 
 /* A pool is destroyed whose memory was freed on a stream that another thread synchronises. */
 static void
-destroy_pool (gboolean waited)
+destroy_pool (gboolean waited, gboolean lost)
 {
   CUmemPoolProps props = { .allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = { .type = CU_MEM_LOCATION_TYPE_DEVICE } };
   CUdeviceptr p, other;
@@ -334,6 +336,8 @@ destroy_pool (gboolean waited)
   good (C (cuMemsetD8Async, other, 1, 16, s));
   thread = g_thread_new ("synchronize", synchronize, s);
   g_usleep (50000);
+  if (lost)
+    S (gcudasim_lose_context, context);
   good (C (cuMemPoolDestroy, pool));
   S (gcudasim_hold, 0);
   g_thread_join (thread);
@@ -342,13 +346,19 @@ destroy_pool (gboolean waited)
 static void
 part_pool_waited_for (void)
 {
-  destroy_pool (TRUE);
+  destroy_pool (TRUE, FALSE);
+}
+
+static void
+part_pool_of_lost_context (void)
+{
+  destroy_pool (FALSE, TRUE);
 }
 
 static void
 part_pool_not_waited_for (void)
 {
-  destroy_pool (FALSE);
+  destroy_pool (FALSE, FALSE);
 }
 
 static void
@@ -463,6 +473,7 @@ static const struct
   { "reset-stream", part_reset_stream },
   { "reset-event", part_reset_event },
   { "pool-waited-for", part_pool_waited_for },
+  { "pool-of-lost-context", part_pool_of_lost_context },
   { "pool-not-waited-for", part_pool_not_waited_for },
   { "exit", part_exit },
   { "laziest", part_laziest },
@@ -545,6 +556,7 @@ test_fatal (void)
   in_child ("reset-stream", NULL, SIGABRT, "FATAL: cuMemFreeAsync on a destroyed stream");
   in_child ("reset-event", NULL, SIGABRT, "FATAL: cuEventQuery on event");
   in_child ("pool-waited-for", NULL, 0, NULL);
+  in_child ("pool-of-lost-context", NULL, 0, NULL);
   in_child ("pool-not-waited-for", NULL, SIGABRT, "FATAL: cuMemPoolDestroy: nobody has waited");
 }
 
