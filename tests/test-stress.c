@@ -479,10 +479,48 @@ test_threads (Bed *bed,
   g_free (stress);
 }
 
+static gpointer
+use_pools (gpointer data)
+{
+  Bed *bed = data;
+  g_autoptr (GError) error = NULL;
+  g_autoptr (GCudaStream) stream = gcuda_stream_new (bed->context, GCUDA_STREAM_FLAGS_NONE, 0, &error);
+  const guint rounds = gcuda_test_under_tool () ? 20 : gcuda_test_is_simulated () ? 1000
+                                                                                  : 100;
+
+  g_assert_no_error (error);
+  for (guint i = 0; i < rounds; i++)
+    {
+      g_autoptr (GCudaDeviceMemoryResource) pool = gcuda_device_memory_resource_new_pool (bed->device, 0, GCUDA_HANDLE_TYPES_NONE, &error);
+      g_autoptr (GCudaBuffer) buffer = NULL;
+
+      g_assert_no_error (error);
+      buffer = gcuda_memory_resource_allocate (GCUDA_MEMORY_RESOURCE (pool), 100, stream, &error);
+      g_assert_no_error (error);
+      g_assert_true (gcuda_buffer_fill (buffer, 1, 1, stream, &error));
+    }
+  return NULL;
+}
+
+/* Pools come and go faster than they are destroyed, and what they hold is more than the device has: nobody is told so while
+ * something comes back. */
+static void
+test_pools (Bed *bed,
+            gconstpointer data)
+{
+  GThread *threads[3];
+
+  for (guint i = 0; i < G_N_ELEMENTS (threads); i++)
+    threads[i] = g_thread_new ("pools", use_pools, bed);
+  for (guint i = 0; i < G_N_ELEMENTS (threads); i++)
+    g_thread_join (threads[i]);
+}
+
 int
 main (int argc, char **argv)
 {
   gcuda_test_init (&argc, &argv);
+  bed_add ("/stress/pools", test_pools);
   bed_add ("/stress/threads", test_threads);
   return g_test_run ();
 }

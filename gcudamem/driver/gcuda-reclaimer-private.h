@@ -57,6 +57,7 @@ gboolean _gcuda_reclaimer_settle (gint64 deadline,
 
 /* Whether anything waits at all; cheap. */
 gboolean _gcuda_reclaimer_has_work (void);
+guint _gcuda_reclaimer_count_done (void); /* it changes when something was given back */
 
 /*
  * Work that must run on one thread, in its main context: a scripted resource's. Drained by its loop, and by

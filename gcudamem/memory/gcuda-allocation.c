@@ -598,10 +598,17 @@ allocate_once (GCudaMemoryResource *resource,
 {
   const gint64 deadline = g_get_monotonic_time () + RECLAIM_PATIENCE;
   CUresult result = operations->allocate (resource, size, call, address);
+  guint before = 0, now = 1;
 
-  /* Others may be faster to take what comes back. */
-  for (guint tries = 0; tries < 8 && result == CUDA_ERROR_OUT_OF_MEMORY && !call->settled && g_get_monotonic_time () < deadline && _gcuda_reclaim_memory (); tries++)
-    result = operations->allocate (resource, size, call, address);
+  /* Others may be faster to take what came back: once more, as long as something does. */
+  while (result == CUDA_ERROR_OUT_OF_MEMORY && !call->settled && now != before && g_get_monotonic_time () < deadline)
+    {
+      before = _gcuda_reclaimer_count_done ();
+      if (!_gcuda_reclaim_memory ())
+        break;
+      result = operations->allocate (resource, size, call, address);
+      now = _gcuda_reclaimer_count_done ();
+    }
   return result;
 }
 
