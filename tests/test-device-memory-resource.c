@@ -497,6 +497,55 @@ test_pool_ownerless_failures (Bed *bed,
   assert_cuda (RAW (cuCtxPopCurrent) (&(CUcontext){ NULL }));
 }
 
+/* What could not be marked on a stream of others in a private context has passed when that context ends, which nobody waits for. */
+static void
+test_pool_unmarked_in_private_context (Bed *bed,
+                                       gconstpointer data)
+{
+  g_autoptr (GError) error = NULL;
+  GCudaContext *context;
+  GCudaDeviceMemoryResource *pool;
+  GCudaStream *stream;
+  GCudaBuffer *buffer;
+  CUstream raw;
+
+  if (!gcuda_test_needs_failing_calls ())
+    return;
+  context = gcuda_context_new (bed->device, GCUDA_CONTEXT_FLAGS_NONE, &error);
+  g_assert_no_error (error);
+  pool = gcuda_device_memory_resource_new_pool (bed->device, 0, GCUDA_HANDLE_TYPES_NONE, &error);
+  g_assert_no_error (error);
+  assert_cuda (RAW (cuCtxPushCurrent) (gcuda_context_get_cuda_context (context)));
+  assert_cuda (RAW (cuStreamCreate) (&raw, CU_STREAM_NON_BLOCKING));
+  stream = gcuda_stream_new_for_handle (context, (guintptr) raw, NULL, &error);
+  buffer = gcuda_memory_resource_allocate (GCUDA_MEMORY_RESOURCE (pool), 4096, stream, &error);
+  g_assert_no_error (error);
+  gcuda_test_log_start ();
+  gcuda_test_fail_calls ("cuEventRecord:1+=UNKNOWN");
+  g_object_unref (buffer);
+  gcuda_test_fail_calls (NULL);
+  g_assert_finalize_object (stream);
+  assert_cuda (RAW (cuStreamDestroy) (raw));
+  assert_cuda (RAW (cuCtxPopCurrent) (&(CUcontext){ NULL }));
+  g_object_unref (pool);
+  g_assert_true (gcuda_reclaim (NULL, &error));
+  g_assert_no_error (error);
+  {
+    g_auto (GStrv) log = gcuda_test_log_take ();
+
+    g_assert_cmpuint (gcuda_test_log_count (log, "cuMemPoolDestroy", NULL), ==, 0);
+  }
+  gcuda_test_log_start ();
+  g_assert_finalize_object (context);
+  for (guint i = 0; i < 2; i++)
+    g_assert_true (gcuda_reclaim (NULL, &error));
+  {
+    g_auto (GStrv) log = gcuda_test_log_take ();
+
+    g_assert_cmpuint (gcuda_test_log_count (log, "cuMemPoolDestroy", "= SUCCESS", NULL), ==, 1);
+  }
+}
+
 typedef struct
 {
   GCudaBuffer *buffer;
@@ -841,6 +890,7 @@ main (int argc,
   bed_add ("/device-memory-resource/pool-waits-for-others-context", test_pool_waits_for_others_context);
   bed_add ("/device-memory-resource/pool-and-private-context", test_pool_and_private_context);
   bed_add ("/device-memory-resource/pool-ownerless-failures", test_pool_ownerless_failures);
+  bed_add ("/device-memory-resource/pool-unmarked-in-private-context", test_pool_unmarked_in_private_context);
   bed_add ("/device-memory-resource/pool-dropped-by-host-function", test_pool_dropped_by_host_function);
   bed_add ("/device-memory-resource/pool-many-wrappers", test_pool_many_wrappers);
   bed_add ("/device-memory-resource/pool-ends-while-synchronized", test_pool_ends_while_synchronized);

@@ -2187,6 +2187,7 @@ static const Teardown teardowns[] = {
   { "synchronous-buffer/record", DROP_SYNCHRONOUS_BUFFER, "cuEventRecord:1=UNKNOWN", END_RELEASED, NULL },
   { "synchronous-buffer/record-capture", DROP_SYNCHRONOUS_BUFFER, "cuEventRecord:1=STREAM_CAPTURE_UNSUPPORTED", END_RELEASED, NULL },
   { "synchronous-buffer/record-legacy", DROP_SYNCHRONOUS_BUFFER_LEGACY, "cuEventRecord:1=OUT_OF_MEMORY", END_RELEASED, NULL },
+  { "synchronous-buffer/pop-twice", DROP_SYNCHRONOUS_BUFFER, "cuCtxPopCurrent:1=UNKNOWN,cuCtxPopCurrent:2=UNKNOWN", END_RELEASED, NULL },
   { "synchronous-buffer/query", DROP_SYNCHRONOUS_BUFFER, "cuEventQuery:1=UNKNOWN", END_RELEASED, NULL },
   { "synchronous-buffer/query-deinitialized", DROP_SYNCHRONOUS_BUFFER, "cuEventQuery:1=DEINITIALIZED", END_RELEASED, NULL },
   { "synchronous-buffer/is-capturing", DROP_SYNCHRONOUS_BUFFER, "cuStreamIsCapturing:1=UNKNOWN", END_RELEASED, NULL },

@@ -172,6 +172,8 @@ _gcuda_context_box_is_alive (GCudaContextBox *self)
   unsigned long long id;
   CUresult result = _gcuda_driver.CtxGetId (self->handle, &id);
 
+  if (g_atomic_int_get (&self->gone))
+    return FALSE;
   /* The driver's own threads may not ask: there the call that follows fails by itself. */
   return result == CUDA_SUCCESS ? id == self->id : !says_gone (result);
 }
@@ -205,6 +207,7 @@ new_event (GCudaContextBox *self,
   if (result == CUDA_SUCCESS && left != CUDA_SUCCESS)
     {
       _gcuda_driver.EventDestroy (*event);
+      *event = NULL;
       result = left;
     }
   return result;

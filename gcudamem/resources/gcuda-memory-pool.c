@@ -134,13 +134,15 @@ pool_stream_over (GCudaStreamWaiter *waiter)
   return GCUDA_RECLAIM_DONE;
 }
 
-/* A private context that ended before the pool. */
+/* A private context, which waits for all that is in it when it ends; the program may keep it for ever. */
 static GCudaReclaimResult
 pool_context_over (GCudaReclaimNode *node)
 {
   PoolStream *self = (PoolStream *) node;
 
-  return g_atomic_int_get (&self->context->gone) ? pool_stream_over (&self->waiter) : GCUDA_RECLAIM_AGAIN;
+  if (g_atomic_int_get (&self->context->gone))
+    return pool_stream_over (&self->waiter);
+  return g_atomic_int_get (&self->context->uses) > 0 ? GCUDA_RECLAIM_BLOCKED : GCUDA_RECLAIM_AGAIN;
 }
 
 /* Better kept than destroyed under somebody: it stays pending. */
