@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "gcuda-place-private.h"
 
+#include "driver/gcuda-driver-private.h"
+
 struct _GCudaPlace
 {
   gint refs;
@@ -55,7 +57,9 @@ drain (GCudaPlace *self)
 static gboolean
 dispatch (gpointer data)
 {
-  drain (data);
+  /* What a forked child inherits is the parent's to let go. */
+  if (!_gcuda_driver_forked ())
+    drain (data);
   return G_SOURCE_REMOVE;
 }
 
@@ -73,7 +77,7 @@ _gcuda_place_drain_here (void)
   GCudaPlace *self = g_private_get (&here);
   gboolean any;
 
-  if (self == NULL || self->context != context || !g_main_context_acquire (context))
+  if (self == NULL || self->context != context || _gcuda_driver_forked () || !g_main_context_acquire (context))
     return FALSE;
   /* A finalizer may be the one that brings another place here. */
   place_ref (self);
@@ -114,7 +118,7 @@ void
 _gcuda_place_drop (GCudaPlace *self,
                    GObject *object)
 {
-  GSource *source = NULL;
+  GSource *source;
 
   g_mutex_lock (&self->lock);
   g_queue_push_tail (&self->objects, object);
@@ -124,13 +128,10 @@ _gcuda_place_drop (GCudaPlace *self,
       g_source_set_priority (source, G_PRIORITY_DEFAULT);
       g_source_set_static_name (source, "[gcudamem] objects to let go");
       g_source_set_callback (source, dispatch, place_ref (self), (GDestroyNotify) _gcuda_place_unref);
-      self->source = g_source_ref (source);
+      self->source = source;
+      /* Under the lock: what drains meanwhile destroys the source that it finds. */
+      g_source_attach (source, self->context);
     }
   g_mutex_unlock (&self->lock);
-  if (source != NULL)
-    {
-      g_source_attach (source, self->context);
-      g_source_unref (source);
-    }
   _gcuda_place_unref (self);
 }

@@ -414,14 +414,11 @@ _gcuda_home_push (GCudaHome *self,
       g_source_set_priority (source, G_PRIORITY_DEFAULT);
       g_source_set_static_name (source, "[gcudamem] memory resource");
       g_source_set_callback (source, home_dispatch, _gcuda_home_ref (self), (GDestroyNotify) _gcuda_home_unref);
-      self->source = g_source_ref (source);
+      self->source = source;
+      /* Under the lock: what drains meanwhile destroys the source that it finds. */
+      g_source_attach (source, self->context);
     }
   g_mutex_unlock (&self->lock);
-  if (source != NULL)
-    {
-      g_source_attach (source, self->context);
-      g_source_unref (source);
-    }
 }
 
 gboolean
