@@ -5,7 +5,7 @@
  */
 #include <gcudamem/gcudamem.h>
 
-#include "driver/gcuda-reclaimer-private.h"
+#include "driver/gcuda-home-private.h"
 
 #define PATIENCE (10 * G_TIME_SPAN_SECOND)
 

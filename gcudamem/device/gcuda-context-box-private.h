@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
 
-#include "base/gcuda-place-private.h"
-#include "driver/gcuda-reclaimer-private.h"
+#include "driver/gcuda-home-private.h"
 
 G_BEGIN_DECLS
 
@@ -30,7 +29,7 @@ typedef struct
   gint gone; /* a private one was destroyed: all that was in it is done */
 
   GObject *owner;
-  GCudaPlace *owner_place; /* where the owner is dropped */
+  GCudaHome *owner_home; /* where the owner is dropped */
 
   /* A call on the legacy default stream breaks the captures of blocking and per-thread streams. So a teardown and a capture of
    * the library's own exclude each other: whoever comes second sees the other's count. */

@@ -24,7 +24,7 @@ _gcuda_context_box_new (CUcontext handle,
   if (owner != NULL)
     {
       self->owner = g_object_ref (owner);
-      self->owner_place = _gcuda_place_here ();
+      self->owner_home = _gcuda_home_here ();
     }
   return self;
 }
@@ -88,9 +88,6 @@ destroy_private (GCudaReclaimNode *node)
         _gcuda_driver.EventDestroy (g_ptr_array_index (self->events, i));
       g_ptr_array_set_size (self->events, 0);
       result = _gcuda_driver.CtxDestroy (self->handle);
-      /* On a thread of the driver's. */
-      if (result == CUDA_ERROR_NOT_PERMITTED)
-        return GCUDA_RECLAIM_AGAIN;
     }
   if (result != CUDA_SUCCESS && result != CUDA_ERROR_DEINITIALIZED && !_gcuda_result_is_sticky (result))
     {
@@ -127,7 +124,7 @@ ended (GCudaContextBox *self)
           _gcuda_teardown_leave (&teardown);
         }
       if (self->owner != NULL)
-        _gcuda_place_drop (g_steal_pointer (&self->owner_place), g_steal_pointer (&self->owner));
+        _gcuda_home_drop (g_steal_pointer (&self->owner_home), g_steal_pointer (&self->owner));
     }
   _gcuda_context_box_unref (self);
 }
@@ -170,10 +167,11 @@ gboolean
 _gcuda_context_box_is_alive (GCudaContextBox *self)
 {
   unsigned long long id;
-  CUresult result = _gcuda_driver.CtxGetId (self->handle, &id);
+  CUresult result;
 
   if (g_atomic_int_get (&self->gone))
     return FALSE;
+  result = _gcuda_driver.CtxGetId (self->handle, &id);
   /* The driver's own threads may not ask: there the call that follows fails by itself. */
   return result == CUDA_SUCCESS ? id == self->id : !says_gone (result);
 }

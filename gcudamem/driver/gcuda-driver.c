@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "gcuda-hazard-private.h"
-#include "gcuda-reclaimer-private.h"
+#include "gcuda-home-private.h"
 
 #include <dlfcn.h>
 #include <errno.h>

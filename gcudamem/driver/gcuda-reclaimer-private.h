@@ -59,24 +59,4 @@ gboolean _gcuda_reclaimer_settle (gint64 deadline,
 gboolean _gcuda_reclaimer_has_work (void);
 guint _gcuda_reclaimer_count_done (void); /* it changes when something was given back */
 
-/*
- * Work that must run on one thread, in its main context: a scripted resource's. Drained by its loop, and by
- * _gcuda_home_drain () on that thread, so that a script without a loop works. Counted.
- */
-typedef struct _GCudaHome GCudaHome;
-
-GCudaHome *_gcuda_home_new (void); /* of the calling thread and its thread-default main context */
-GCudaHome *_gcuda_home_ref (GCudaHome *self);
-void _gcuda_home_unref (GCudaHome *self);
-gboolean _gcuda_home_is_here (GCudaHome *self);
-/* Says, for those who debug, what the homes still hold: it is not run any more. */
-void _gcuda_homes_report_left (void);
-void _gcuda_home_push (GCudaHome *self,
-                       GCudaReclaimNode *node,
-                       GCudaReclaimFunc attempt);
-/* Whether there was anything; nothing happens on another thread. */
-gboolean _gcuda_home_drain (GCudaHome *self);
-/* All that belong to the calling thread. */
-gboolean _gcuda_homes_drain_here (void);
-
 G_END_DECLS

@@ -18,10 +18,10 @@ typedef struct
   gboolean adds;     /* to a graph that was there before, and stays */
   gboolean blocking; /* the legacy default stream would wait for it */
   gint over;
-  gint n_forked;                /* and not joined */
-  GObject *definition;          /* that it adds to, until it is over */
-  GCudaPlace *definition_place; /* where that is dropped */
-  GPtrArray *functions;         /* of the builder that began, without a reference to it */
+  gint n_forked;              /* and not joined */
+  GObject *definition;        /* that it adds to, until it is over */
+  GCudaHome *definition_home; /* where that is dropped */
+  GPtrArray *functions;       /* of the builder that began, without a reference to it */
 } Capture;
 
 /**
@@ -108,8 +108,8 @@ capture_drop (Capture *self)
   g_clear_pointer (&self->graph, _gcuda_graph_box_unref);
   /* On another thread it may be a script's. */
   if (self->definition != NULL && self->thread != _gcuda_thread_id ())
-    _gcuda_place_drop (g_steal_pointer (&self->definition_place), g_steal_pointer (&self->definition));
-  g_clear_pointer (&self->definition_place, _gcuda_place_unref);
+    _gcuda_home_drop (g_steal_pointer (&self->definition_home), g_steal_pointer (&self->definition));
+  g_clear_pointer (&self->definition_home, _gcuda_home_unref);
   g_clear_object (&self->definition);
   _gcuda_stream_box_unuse (g_steal_pointer (&self->origin));
   capture_unref (self);
@@ -489,7 +489,7 @@ gcuda_graph_builder_new_for_definition (GCudaGraphDefinition *definition,
     {
       capture->own = TRUE;
       capture->definition = g_object_ref (G_OBJECT (definition));
-      capture->definition_place = _gcuda_place_here ();
+      capture->definition_home = _gcuda_home_here ();
       _gcuda_stream_box_use (box);
       return new_for_box (box, context, capture, FALSE);
     }
@@ -740,7 +740,7 @@ gcuda_graph_builder_finish (GCudaGraphBuilder *self,
         {
           g_autoptr (GCudaGraphDefinition) again = GCUDA_GRAPH_DEFINITION (g_steal_pointer (&capture->definition));
 
-          g_clear_pointer (&capture->definition_place, _gcuda_place_unref);
+          g_clear_pointer (&capture->definition_home, _gcuda_home_unref);
           if (result == CUDA_SUCCESS && gcuda_graph_definition_is_closed (again))
             _gcuda_fail (error, GCUDA_ERROR_CLOSED, "%s: the definition that the builder adds to was closed", what);
           else if (result == CUDA_SUCCESS)

@@ -25,7 +25,7 @@ struct _GCudaAllocation
   GCudaDevice *device;           /* lives to the end */
   GCudaMemoryResource *resource; /* NULL for foreign memory */
   GObject *owner;                /* of foreign memory */
-  GCudaPlace *owner_place;
+  GCudaHome *owner_home;
 
   /* The recipe */
   GCudaStreamBox *stream;
@@ -52,7 +52,7 @@ allocation_new (CUdeviceptr address,
   self->device = device;
   self->resource = NULL;
   self->owner = NULL;
-  self->owner_place = NULL;
+  self->owner_home = NULL;
   self->stream = box;
   self->thread = _gcuda_thread_id ();
   return self;
@@ -85,7 +85,7 @@ _gcuda_allocation_new_foreign (GCudaDevice *device,
   if (owner != NULL)
     {
       self->owner = g_object_ref (owner);
-      self->owner_place = _gcuda_place_here ();
+      self->owner_home = _gcuda_home_here ();
     }
   self->armed = owner != NULL;
   return self;
@@ -278,7 +278,7 @@ finish (GCudaAllocation *self)
   _gcuda_stream_box_unuse (g_steal_pointer (&self->stream));
   g_clear_object (&self->resource);
   if (self->owner != NULL)
-    _gcuda_place_drop (g_steal_pointer (&self->owner_place), g_steal_pointer (&self->owner));
+    _gcuda_home_drop (g_steal_pointer (&self->owner_home), g_steal_pointer (&self->owner));
   _gcuda_allocation_unref (self);
 }
 
@@ -596,19 +596,22 @@ allocate_once (GCudaMemoryResource *resource,
                GCudaStreamCall *call,
                CUdeviceptr *address)
 {
-  const gint64 deadline = g_get_monotonic_time () + RECLAIM_PATIENCE;
   CUresult result = operations->allocate (resource, size, call, address);
-  guint before = 0, now = 1;
+  gint64 deadline;
+  guint before;
 
-  /* Others may be faster to take what came back: once more, as long as something does. */
-  while (result == CUDA_ERROR_OUT_OF_MEMORY && !call->settled && now != before && g_get_monotonic_time () < deadline)
+  if (G_LIKELY (result != CUDA_ERROR_OUT_OF_MEMORY) || call->settled)
+    return result;
+  deadline = g_get_monotonic_time () + RECLAIM_PATIENCE;
+  do
     {
       before = _gcuda_reclaimer_count_done ();
       if (!_gcuda_reclaim_memory ())
         break;
       result = operations->allocate (resource, size, call, address);
-      now = _gcuda_reclaimer_count_done ();
     }
+  /* Others may have been faster to take what came back: once more, as long as something does. */
+  while (result == CUDA_ERROR_OUT_OF_MEMORY && before != _gcuda_reclaimer_count_done () && g_get_monotonic_time () < deadline);
   return result;
 }
 

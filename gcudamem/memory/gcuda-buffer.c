@@ -275,7 +275,7 @@ gcuda_buffer_new_for_address (GCudaDevice *device,
   GCudaStreamBox *box;
   CUdevice number;
 
-  _gcuda_place_tidy ();
+  _gcuda_home_tidy ();
   if (!_gcuda_device_check (device, what, &number, error))
     return NULL;
   box = _gcuda_stream_hold (stream, what, error);

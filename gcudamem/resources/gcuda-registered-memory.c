@@ -19,7 +19,7 @@ struct _GCudaRegistration
   GCudaContextBox *context;
   GBytes *bytes; /* one of both, or neither */
   GObject *owner;
-  GCudaPlace *owner_place; /* where the owner is dropped */
+  GCudaHome *owner_home; /* where the owner is dropped */
 };
 
 G_DEFINE_FINAL_TYPE (GCudaRegistration, _gcuda_registration, GCUDA_TYPE_MEMORY_RESOURCE)
@@ -100,7 +100,7 @@ _gcuda_registration_finalize (GObject *object)
   g_clear_pointer (&self->context, _gcuda_context_box_unuse);
   g_clear_pointer (&self->bytes, g_bytes_unref);
   if (self->owner != NULL)
-    _gcuda_place_drop (g_steal_pointer (&self->owner_place), g_steal_pointer (&self->owner));
+    _gcuda_home_drop (g_steal_pointer (&self->owner_home), g_steal_pointer (&self->owner));
 
   G_OBJECT_CLASS (_gcuda_registration_parent_class)->finalize (object);
 }
@@ -198,7 +198,7 @@ new_registered (GCudaDevice *device,
   GCudaBuffer *buffer = NULL;
   CUdevice number;
 
-  _gcuda_place_tidy ();
+  _gcuda_home_tidy ();
   if (!_gcuda_device_check (device, what, &number, error))
     return NULL;
   box = _gcuda_stream_hold (stream, what, error);
@@ -224,7 +224,7 @@ new_registered (GCudaDevice *device,
           if (owner != NULL)
             {
               registration->owner = g_object_ref (owner);
-              registration->owner_place = _gcuda_place_here ();
+              registration->owner_home = _gcuda_home_here ();
             }
           buffer = _gcuda_buffer_new (_gcuda_allocation_new (GCUDA_MEMORY_RESOURCE (registration), (CUdeviceptr) (guintptr) data, size, size == 0, box));
           return buffer;

@@ -76,7 +76,7 @@ _gcuda_keeper_add (GCudaKeeper *self,
 
 typedef struct
 {
-  GCudaPlace *place;
+  GCudaHome *home;
   GObject *object;
 } Kept;
 
@@ -85,7 +85,7 @@ kept_drop (gpointer data)
 {
   Kept *kept = data;
 
-  _gcuda_place_drop (kept->place, kept->object);
+  _gcuda_home_drop (kept->home, kept->object);
   g_free (kept);
 }
 
@@ -95,7 +95,7 @@ _gcuda_keeper_add_object (GCudaKeeper *self,
 {
   Kept *kept = g_new (Kept, 1);
 
-  kept->place = _gcuda_place_here ();
+  kept->home = _gcuda_home_here ();
   kept->object = g_object_ref (object);
   _gcuda_keeper_add (self, kept, kept_drop);
 }

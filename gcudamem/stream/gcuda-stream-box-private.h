@@ -38,7 +38,7 @@ struct _GCudaStreamBox
   GCudaContextBox *context; /* with a use */
   unsigned long long id;    /* not used again, as handles are; of the two default streams it says little */
   GObject *owner;
-  GCudaPlace *owner_place;
+  GCudaHome *owner_home;
   int priority;
   gboolean blocking;
   gint exposed; /* others may know the handle, and capture the stream: ask before what a capture forbids */

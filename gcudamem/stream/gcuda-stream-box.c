@@ -25,7 +25,7 @@ _gcuda_stream_box_new (GCudaStreamKind kind,
   if (owner != NULL)
     {
       self->owner = g_object_ref (owner);
-      self->owner_place = _gcuda_place_here ();
+      self->owner_home = _gcuda_home_here ();
     }
   return self;
 }
@@ -97,7 +97,7 @@ _gcuda_stream_box_teardown_enter (GCudaStreamBox *self,
 
 /* Only an answer that says that there is no stream any more, or no driver, says that there is nothing to wait for. */
 static gboolean
-says_gone (CUresult result)
+says_over (CUresult result)
 {
   switch ((int) result)
     {
@@ -151,7 +151,7 @@ record (GCudaStreamBox *self,
   _gcuda_context_scope_leave (&scope);
   if (result == CUDA_SUCCESS)
     return *tainted ? RECORD_LATER : RECORDED;
-  return says_gone (result) ? RECORD_NOTHING : RECORD_LATER;
+  return says_over (result) ? RECORD_NOTHING : RECORD_LATER;
 }
 
 /* Done: there is nothing more to wait for. */
@@ -167,7 +167,7 @@ ask_event (GCudaContextBox *context,
     result = _gcuda_driver.EventSynchronize (event);
   if (result == CUDA_ERROR_NOT_READY)
     return GCUDA_RECLAIM_AGAIN;
-  return result == CUDA_SUCCESS || says_gone (result) ? GCUDA_RECLAIM_DONE : GCUDA_RECLAIM_BLOCKED;
+  return result == CUDA_SUCCESS || says_over (result) ? GCUDA_RECLAIM_DONE : GCUDA_RECLAIM_BLOCKED;
 }
 
 /* The end of a stream */
@@ -274,7 +274,7 @@ destroy (GCudaStreamBox *self)
       _gcuda_report_teardown (error, "cuStreamDestroy", (guint64) (guintptr) self->handle, 0);
     }
   if (self->owner != NULL)
-    _gcuda_place_drop (g_steal_pointer (&self->owner_place), g_steal_pointer (&self->owner));
+    _gcuda_home_drop (g_steal_pointer (&self->owner_home), g_steal_pointer (&self->owner));
   if (self->event == NULL)
     {
       finish_end (self);

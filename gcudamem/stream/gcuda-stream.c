@@ -615,7 +615,7 @@ gcuda_stream_new_for_handle (GCudaContext *context,
   CUresult result;
   GCudaStream *self;
 
-  _gcuda_place_tidy ();
+  _gcuda_home_tidy ();
   box = _gcuda_context_hold (context, what, error);
   if (box == NULL)
     return NULL;

@@ -97,6 +97,8 @@ GCuda.Buffer.__cuda_array_interface__ = property(_cuda_array_interface)
 
 def _as_bytes(data):
     """What has memory, such as an array of any type, is its bytes, and not one number for each of its items."""
+    if isinstance(data, bytes):
+        return data
     try:
         return bytes(memoryview(data))
     except TypeError:
