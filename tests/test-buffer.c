@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "gcuda-test.h"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 static void
 test_life (Bed *bed,
            gconstpointer data)
@@ -555,6 +558,42 @@ test_foreign_without_loop (Bed *bed,
   g_mutex_clear (&elsewhere.lock);
 }
 
+/* What waits for the loop when the process forks is the parent's. */
+static void
+test_foreign_and_fork (Bed *bed,
+                       gconstpointer data)
+{
+  g_autoptr (GError) error = NULL;
+  gint gone;
+  int status;
+  pid_t child;
+
+  if (gcuda_test_under_tool ())
+    {
+      g_test_skip ("the tool does not outlive a forked child");
+      return;
+    }
+  g_object_unref (foreign_with_owner (bed, &gone));
+  in_thread (reclaim, NULL);
+  child = fork ();
+  if (child == 0)
+    {
+      alarm (20);
+      while (g_main_context_iteration (NULL, FALSE))
+        ;
+      if (gcuda_stream_new_for_handle (bed->context, 4096, NULL, &error) != NULL || !g_error_matches (error, GCUDA_ERROR, GCUDA_ERROR_FORKED))
+        _exit (2);
+      _exit (gone ? 1 : 0);
+    }
+  g_assert_cmpint (child, >, 0);
+  g_assert_cmpint (waitpid (child, &status, 0), ==, child);
+  g_assert_true (WIFEXITED (status));
+  g_assert_cmpint (WEXITSTATUS (status), ==, 0);
+  g_assert_false (gone);
+  reclaim (NULL);
+  g_assert_true (gone);
+}
+
 static void
 test_foreign (Bed *bed,
               gconstpointer data)
@@ -934,6 +973,7 @@ main (int argc,
   bed_add ("/buffer/foreign", test_foreign);
   bed_add ("/buffer/foreign-without-loop", test_foreign_without_loop);
   bed_add ("/buffer/foreign-owner", test_foreign_owner);
+  bed_add ("/buffer/foreign-and-fork", test_foreign_and_fork);
   bed_add ("/buffer/closed", test_closed);
   bed_add ("/buffer/dropped-by-handler", test_dropped_by_handler);
   bed_add ("/buffer/many-rows", test_many_rows);

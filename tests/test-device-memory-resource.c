@@ -497,6 +497,42 @@ test_pool_ownerless_failures (Bed *bed,
   assert_cuda (RAW (cuCtxPopCurrent) (&(CUcontext){ NULL }));
 }
 
+/* The first event of a context is made by the reclaimer, which can't make its own context current again: it is not used then. */
+static void
+test_pool_event_fails (Bed *bed,
+                       gconstpointer data)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (GCudaContext) context = NULL;
+  g_autoptr (GCudaStream) stream = NULL;
+  g_auto (GStrv) log = NULL;
+  GCudaDeviceMemoryResource *pool;
+
+  if (!gcuda_test_needs_failing_calls ())
+    return;
+  context = gcuda_context_new (bed->device, GCUDA_CONTEXT_FLAGS_NONE, &error);
+  g_assert_no_error (error);
+  stream = gcuda_stream_new (context, GCUDA_STREAM_FLAGS_NONE, 0, &error);
+  pool = gcuda_device_memory_resource_new_pool (bed->device, 0, GCUDA_HANDLE_TYPES_NONE, &error);
+  g_assert_no_error (error);
+  g_object_unref (gcuda_memory_resource_allocate (GCUDA_MEMORY_RESOURCE (pool), 4096, stream, &error));
+  g_assert_no_error (error);
+  gcuda_test_log_start ();
+  gcuda_test_fail_calls ("cuCtxPopCurrent:1=UNKNOWN,cuCtxPopCurrent:2=UNKNOWN");
+  g_object_unref (pool);
+  g_assert_true (gcuda_reclaim (NULL, &error));
+  gcuda_test_fail_calls (NULL);
+  for (guint i = 0; i < 2; i++)
+    g_assert_true (gcuda_reclaim (NULL, &error));
+  g_assert_no_error (error);
+  log = gcuda_test_log_take ();
+  g_assert_cmpuint (gcuda_test_log_count (log, "cuEventCreate", "= SUCCESS", NULL), ==, 2);
+  g_assert_cmpuint (gcuda_test_log_count (log, "cuEventDestroy", "= SUCCESS", NULL), ==, 1);
+  g_assert_cmpuint (gcuda_test_log_count (log, "cuEventRecord", "= SUCCESS", NULL), ==, 1);
+  g_assert_cmpuint (gcuda_test_log_count (log, "cuEventRecord", NULL), ==, 1);
+  g_assert_cmpuint (gcuda_test_log_count (log, "cuMemPoolDestroy", "= SUCCESS", NULL), ==, 1);
+}
+
 /* What could not be marked on a stream of others in a private context has passed when that context ends, which nobody waits for. */
 static void
 test_pool_unmarked_in_private_context (Bed *bed,
@@ -890,6 +926,7 @@ main (int argc,
   bed_add ("/device-memory-resource/pool-waits-for-others-context", test_pool_waits_for_others_context);
   bed_add ("/device-memory-resource/pool-and-private-context", test_pool_and_private_context);
   bed_add ("/device-memory-resource/pool-ownerless-failures", test_pool_ownerless_failures);
+  bed_add ("/device-memory-resource/pool-event-fails", test_pool_event_fails);
   bed_add ("/device-memory-resource/pool-unmarked-in-private-context", test_pool_unmarked_in_private_context);
   bed_add ("/device-memory-resource/pool-dropped-by-host-function", test_pool_dropped_by_host_function);
   bed_add ("/device-memory-resource/pool-many-wrappers", test_pool_many_wrappers);

@@ -32,7 +32,6 @@ typedef struct
   GObject *contexts[N_CONTEXTS];
   Slot slots[N_SLOTS];
   GRWLock closing; /* no stream is closed while somebody reads */
-  guint seed;
   guint n_steps;
   gint refused;
   gint done;
@@ -437,20 +436,20 @@ static void
 test_threads (Bed *bed,
               gconstpointer data)
 {
-  const char *seed = g_getenv ("GCUDASIM_SEED");
+  const char *seed_text = g_getenv ("GCUDASIM_SEED");
+  const guint seed = seed_text != NULL ? (guint) g_ascii_strtoull (seed_text, NULL, 10) : 1;
   Stress *stress = g_new0 (Stress, 1);
   Worker workers[N_THREADS];
   GThread *threads[N_THREADS];
   GObject *contexts[N_CONTEXTS];
 
   stress->bed = bed;
-  stress->seed = seed != NULL ? (guint) g_ascii_strtoull (seed, NULL, 10) : 1;
   stress->n_steps = gcuda_test_under_tool () ? 200 : gcuda_test_is_simulated () ? 4000
                                                                                 : 500;
   for (guint i = 0; i < N_THREADS; i++)
     {
       workers[i].stress = stress;
-      workers[i].rand = g_rand_new_with_seed (stress->seed * N_THREADS + i);
+      workers[i].rand = g_rand_new_with_seed (seed * N_THREADS + i);
       threads[i] = g_thread_new ("stress", work, &workers[i]);
     }
   for (guint i = 0; i < N_THREADS; i++)
@@ -516,10 +515,46 @@ test_pools (Bed *bed,
     g_thread_join (threads[i]);
 }
 
+static gpointer
+drop_all (gpointer data)
+{
+  gpointer buffer;
+
+  while ((buffer = g_async_queue_pop (data)) != data)
+    g_object_unref (buffer);
+  return NULL;
+}
+
+/* Buffers of a resource that belongs to this thread are dropped by another one, while this one allocates, which gives them back. */
+static void
+test_thread_bound (Bed *bed,
+                   gconstpointer data)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (GCudaMemoryResource) resource = GCUDA_MEMORY_RESOURCE (gcuda_thread_bound_memory_resource_new (bed->resource));
+  g_autoptr (GAsyncQueue) queue = g_async_queue_new ();
+  GThread *thread = g_thread_new ("drops", drop_all, queue);
+  const guint n = gcuda_test_under_tool () ? 200 : gcuda_test_is_simulated () ? 40000
+                                                                              : 4000;
+
+  for (guint i = 0; i < n; i++)
+    {
+      GCudaBuffer *buffer = gcuda_memory_resource_allocate (resource, 4096, bed->stream, &error);
+
+      g_assert_no_error (error);
+      g_async_queue_push (queue, buffer);
+    }
+  g_async_queue_push (queue, queue);
+  g_thread_join (thread);
+  g_assert_true (gcuda_reclaim (NULL, &error));
+  g_assert_no_error (error);
+}
+
 int
 main (int argc, char **argv)
 {
   gcuda_test_init (&argc, &argv);
+  bed_add ("/stress/thread-bound", test_thread_bound);
   bed_add ("/stress/pools", test_pools);
   bed_add ("/stress/threads", test_threads);
   return g_test_run ();
