@@ -317,6 +317,59 @@ test_stack (Bed *bed,
   g_assert_finalize_object (g_steal_pointer (&counted));
 }
 
+/* Of what frees in stream order and what does not: the stream is waited for, and freed on as any. */
+static void
+test_mixed_bins (Bed *bed,
+                 gconstpointer data)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (GCudaMemoryResource) synchronous = GCUDA_MEMORY_RESOURCE (gcuda_synchronous_memory_resource_new (bed->context, &error));
+  g_autoptr (GCudaBinningMemoryResource) binned = gcuda_binning_memory_resource_new (bed->resource);
+  g_autoptr (GCudaStatisticsMemoryResource) counted = NULL;
+  GCudaStream *streams[4];
+
+  g_assert_no_error (error);
+  g_assert_true (gcuda_binning_memory_resource_add_bin (binned, 1024, synchronous, &error));
+  counted = gcuda_statistics_memory_resource_new (GCUDA_MEMORY_RESOURCE (binned));
+  streams[0] = gcuda_stream_new_legacy_default (bed->context, &error);
+  streams[1] = gcuda_stream_new_per_thread_default (bed->context, &error);
+  streams[2] = g_object_ref (bed->stream);
+  streams[3] = gcuda_stream_new (bed->context, GCUDA_STREAM_FLAGS_NONE, 0, &error);
+  g_assert_no_error (error);
+  for (guint i = 0; i < G_N_ELEMENTS (streams); i++)
+    for (guint64 size = 64; size <= MIB; size *= MIB / 64)
+      {
+        GCudaBuffer *buffer = gcuda_memory_resource_allocate (GCUDA_MEMORY_RESOURCE (counted), size, streams[i], &error);
+        CUgraph graph = NULL;
+
+        g_assert_no_error (error);
+        pattern_fill (buffer, 1, streams[i]);
+        if (i == 3)
+          {
+            /* Nothing is freed on it before the capture has ended. */
+            CUstream handle = gcuda_stream_get_cuda_stream (streams[i]);
+
+            g_assert_true (gcuda_stream_synchronize (streams[i], &error));
+            assert_cuda (RAW (cuStreamBeginCapture) (handle, CU_STREAM_CAPTURE_MODE_RELAXED));
+            g_object_unref (buffer);
+            g_usleep (10000);
+            assert_cuda (RAW (cuStreamEndCapture) (handle, &graph));
+            assert_cuda (RAW (cuGraphDestroy) (graph));
+          }
+        else
+          g_object_unref (buffer);
+        bed_assert_use (bed, 0);
+      }
+  for (guint i = 0; i < G_N_ELEMENTS (streams); i++)
+    g_object_unref (streams[i]);
+  settle ();
+  {
+    g_autoptr (GCudaAllocationStatistics) statistics = gcuda_statistics_memory_resource_get_statistics (counted);
+
+    g_assert_cmpuint (gcuda_allocation_statistics_get_current_bytes (statistics), ==, 0);
+  }
+}
+
 /* Limits */
 
 static void
@@ -1113,6 +1166,7 @@ main (int argc,
   bed_add ("/adaptors/statistics/notify", test_statistics_notify);
   bed_add ("/adaptors/limit/upstream-fails", test_limit_upstream_fails);
   bed_add ("/adaptors/stack", test_stack);
+  bed_add ("/adaptors/mixed-bins", test_mixed_bins);
   bed_add ("/adaptors/binning/built-on", test_binning_built_on);
   bed_add ("/adaptors/binning/order", test_binning_order);
   bed_add ("/adaptors/binning/mixed", test_binning_mixed);

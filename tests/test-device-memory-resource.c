@@ -497,6 +497,36 @@ test_pool_ownerless_failures (Bed *bed,
   assert_cuda (RAW (cuCtxPopCurrent) (&(CUcontext){ NULL }));
 }
 
+/* A stream that is in a capture when it is dropped ends after that, and what was freed on it before is known to have passed. */
+static void
+test_pool_and_captured_stream (Bed *bed,
+                               gconstpointer data)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (GCudaBuffer) other = gcuda_memory_resource_allocate (bed->resource, 4096, bed->stream, &error);
+  g_autoptr (GCudaStream) branch = gcuda_stream_new (bed->context, GCUDA_STREAM_FLAGS_NONE, 0, &error);
+  g_autoptr (GCudaGraphBuilder) builder = NULL;
+  g_autoptr (GCudaGraphDefinition) definition = NULL;
+  GCudaDeviceMemoryResource *pool = gcuda_device_memory_resource_new_pool (bed->device, 0, GCUDA_HANDLE_TYPES_NONE, &error);
+
+  g_assert_no_error (error);
+  g_object_unref (gcuda_memory_resource_allocate (GCUDA_MEMORY_RESOURCE (pool), 4096, branch, &error));
+  g_assert_true (gcuda_stream_synchronize (branch, &error));
+  g_assert_true (gcuda_stream_synchronize (bed->stream, &error));
+  builder = gcuda_graph_builder_new (bed->context, GCUDA_CAPTURE_MODE_RELAXED, &error);
+  g_assert_no_error (error);
+  g_assert_true (gcuda_stream_wait_stream (branch, GCUDA_STREAM (builder), &error));
+  pattern_fill (other, 1, branch);
+  g_assert_true (gcuda_stream_wait_stream (GCUDA_STREAM (builder), branch, &error));
+  g_assert_no_error (error);
+  g_clear_object (&branch);
+  definition = gcuda_graph_builder_finish (builder, &error);
+  g_assert_no_error (error);
+  g_object_unref (pool);
+  g_assert_true (gcuda_reclaim (NULL, &error));
+  g_assert_no_error (error);
+}
+
 /* The first event of a context is made by the reclaimer, which can't make its own context current again: it is not used then. */
 static void
 test_pool_event_fails (Bed *bed,
@@ -926,6 +956,7 @@ main (int argc,
   bed_add ("/device-memory-resource/pool-waits-for-others-context", test_pool_waits_for_others_context);
   bed_add ("/device-memory-resource/pool-and-private-context", test_pool_and_private_context);
   bed_add ("/device-memory-resource/pool-ownerless-failures", test_pool_ownerless_failures);
+  bed_add ("/device-memory-resource/pool-and-captured-stream", test_pool_and_captured_stream);
   bed_add ("/device-memory-resource/pool-event-fails", test_pool_event_fails);
   bed_add ("/device-memory-resource/pool-unmarked-in-private-context", test_pool_unmarked_in_private_context);
   bed_add ("/device-memory-resource/pool-dropped-by-host-function", test_pool_dropped_by_host_function);

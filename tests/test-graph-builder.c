@@ -815,6 +815,73 @@ test_abandoned_without_its_thread (Bed *bed,
   bed_assert_use (bed, 0);
 }
 
+typedef struct
+{
+  Bed *bed;
+  GCudaStreamFlags flags;
+  GCudaStream *stream;
+  GCudaGraphBuilder *builder;
+} Begun;
+
+static gpointer
+begin_on_stream (gpointer data)
+{
+  Begun *self = data;
+  g_autoptr (GError) error = NULL;
+
+  self->stream = gcuda_stream_new (self->bed->context, self->flags, 0, &error);
+  self->builder = gcuda_graph_builder_new_for_stream (self->stream, GCUDA_CAPTURE_MODE_GLOBAL, &error);
+  assert_no_error (error);
+  return NULL;
+}
+
+/* The same on a stream that was given: with that, or as soon as nothing else has it. */
+static void
+test_abandoned_stream_without_its_thread (Bed *bed,
+                                          gconstpointer data)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (GCudaMemoryResource) graph_memory = GCUDA_MEMORY_RESOURCE (gcuda_graph_memory_resource_new (bed->device, &error));
+  g_autoptr (GCudaMemoryResource) synchronous = GCUDA_MEMORY_RESOURCE (gcuda_synchronous_memory_resource_new (bed->context, &error));
+
+  assert_no_error (error);
+  for (guint i = 0; i < 8; i++)
+    {
+      Begun begun = { .bed = bed, .flags = i & 1 ? GCUDA_STREAM_FLAGS_BLOCKING : GCUDA_STREAM_FLAGS_NONE };
+      GCudaBuffer *buffer = NULL;
+      gboolean gone = FALSE;
+
+      in_thread (begin_on_stream, &begun);
+      if (i & 2)
+        buffer = gcuda_memory_resource_allocate (graph_memory, 4096, GCUDA_STREAM (begun.builder), &error);
+      assert_no_error (error);
+      if (i & 4)
+        g_clear_object (&begun.stream);
+      g_object_unref (begun.builder);
+      g_clear_object (&begun.stream);
+      g_clear_object (&buffer);
+      /* Allocating breaks others' captures, and is refused while there is one. */
+      for (guint tries = 0; tries < 1000 && !gone; tries++)
+        {
+          g_autoptr (GCudaBuffer) any = gcuda_memory_resource_allocate (synchronous, 4096, bed->stream, NULL);
+
+          gone = any != NULL;
+          if (!gone)
+            g_usleep (10000);
+        }
+      g_assert_true (gone);
+      /* Nor is the legacy default stream in anybody's way. */
+      {
+        g_autoptr (GCudaStream) legacy = gcuda_stream_new_legacy_default (bed->context, &error);
+        GCudaBuffer *plain = gcuda_memory_resource_allocate (bed->resource, 4096, legacy, &error);
+
+        assert_no_error (error);
+        g_object_unref (plain);
+      }
+      bed_assert_use (bed, 0);
+    }
+}
+
 /* What a captured stream can't wait for is refused, and all captures go on. */
 static void
 test_waits_outside (Bed *bed,
@@ -1063,6 +1130,7 @@ main (int argc,
   bed_add ("/graph-builder/waits-for-others-record", test_waits_for_others_record);
   bed_add ("/graph-builder/fork-of-abandoned", test_fork_of_abandoned);
   bed_add ("/graph-builder/abandoned-without-its-thread", test_abandoned_without_its_thread);
+  bed_add ("/graph-builder/abandoned-stream-without-its-thread", test_abandoned_stream_without_its_thread);
   bed_add ("/graph-builder/waits-outside", test_waits_outside);
   bed_add ("/graph-builder/instantiated-beside", test_instantiated_beside);
   bed_add ("/graph-builder/legacy-frees", test_legacy_frees);

@@ -774,6 +774,67 @@ test_closed_elsewhere (Bed *bed,
   g_assert_cmpuint (used (bed, resource), ==, 0);
 }
 
+/* Without a launch there was no memory: what is released later is nobody's, though the address may be somebody's by then. */
+static void
+test_never_there (Bed *bed,
+                  gconstpointer data)
+{
+  for (guint i = 0; i < 3; i++)
+    {
+      g_autoptr (GError) error = NULL;
+      g_autoptr (GCudaMemoryResource) resource = make (bed);
+      g_autoptr (GCudaBuffer) live = NULL;
+      GCudaGraphBuilder *builder = begin (bed);
+      GCudaBuffer *scratch = allocate (resource, GCUDA_STREAM (builder));
+
+      pattern_fill (scratch, 1, GCUDA_STREAM (builder));
+      if (i > 0)
+        {
+          g_autoptr (GCudaGraphDefinition) definition = finish (builder);
+
+          if (i > 1)
+            g_object_unref (instantiate (definition, GCUDA_GRAPH_FLAGS_NONE));
+        }
+      g_object_unref (builder);
+      bed_settled_use (bed);
+      live = allocate (bed->resource, bed->stream);
+      pattern_fill (live, 7, bed->stream);
+      if (gcuda_test_is_simulated ())
+        g_assert_cmpuint (gcuda_buffer_get_address (live), ==, gcuda_buffer_get_address (scratch));
+      g_object_unref (scratch);
+      g_assert_true (gcuda_reclaim (NULL, &error));
+      assert_no_error (error);
+      bed_assert_use (bed, SIZE);
+      pattern_assert (live, 7, bed->stream);
+    }
+}
+
+/* What a launch frees behind itself breaks no capture of others, and is freed all the same. */
+static void
+test_launch_beside_capture (Bed *bed,
+                            gconstpointer data)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (GCudaMemoryResource) resource = make (bed);
+  g_autoptr (GCudaGraphBuilder) builder = begin (bed);
+  GCudaBuffer *scratch = allocate (resource, GCUDA_STREAM (builder));
+  g_autoptr (GCudaGraphDefinition) definition = NULL;
+  g_autoptr (GCudaGraph) graph = NULL;
+  Capture *capture;
+
+  pattern_fill (scratch, 1, GCUDA_STREAM (builder));
+  definition = finish (builder);
+  graph = instantiate (definition, GCUDA_GRAPH_FLAGS_NONE);
+  g_object_unref (scratch);
+  capture = capture_begin (bed->context, CAPTURE_NON_BLOCKING);
+  launch (graph, bed);
+  capture_end (capture);
+  launch (graph, bed);
+  g_assert_true (gcuda_stream_synchronize (bed->stream, &error));
+  assert_no_error (error);
+  g_assert_cmpuint (used (bed, resource), ==, 0);
+}
+
 int
 main (int argc,
       char **argv)
@@ -785,6 +846,8 @@ main (int argc,
   bed_add_data ("/graph-memory-resource/outlives/launched", GUINT_TO_POINTER (1), test_outlives);
   bed_add ("/graph-memory-resource/released-early", test_released_early);
   bed_add ("/graph-memory-resource/outlives-graph", test_outlives_graph);
+  bed_add ("/graph-memory-resource/never-there", test_never_there);
+  bed_add ("/graph-memory-resource/launch-beside-capture", test_launch_beside_capture);
   bed_add ("/graph-memory-resource/auto-free", test_auto_free);
   bed_add ("/graph-memory-resource/limits", test_limits);
   bed_add ("/graph-memory-resource/nodes", test_nodes);

@@ -213,6 +213,13 @@ static const GCudaResourceOperations selecting = { .select = adaptor_select };
 
 /* The way of the vfuncs */
 
+/* A script can chain up to them from a class that is no adaptor's. */
+static gboolean
+is_adaptor (GCudaMemoryResource *resource)
+{
+  return GCUDA_IS_MEMORY_RESOURCE_ADAPTOR (resource);
+}
+
 static guint64
 adaptor_allocate_address (GCudaMemoryResource *resource,
                           guint64 size,
@@ -220,12 +227,19 @@ adaptor_allocate_address (GCudaMemoryResource *resource,
                           GCudaStream *stream,
                           GError **error)
 {
-  GCudaMemoryResourceAdaptor *self = GCUDA_MEMORY_RESOURCE_ADAPTOR (resource);
-  const GCudaAdaptorHooks *hooks = get_hooks (self);
-  GCudaUpstreamCall up = { .upstream = get_private (resource)->upstream, .stream = stream };
+  GCudaMemoryResourceAdaptor *self = (GCudaMemoryResourceAdaptor *) resource;
+  const GCudaAdaptorHooks *hooks;
+  GCudaUpstreamCall up = { .stream = stream };
   CUdeviceptr address = 0;
   CUresult result;
 
+  if (!is_adaptor (resource))
+    {
+      _gcuda_fail (error, GCUDA_ERROR_INVALID_ARGUMENT, "allocating from %s: it is no adaptor", G_OBJECT_TYPE_NAME (resource));
+      return 0;
+    }
+  hooks = get_hooks (self);
+  up.upstream = get_private (resource)->upstream;
   if (hooks != NULL && hooks->check != NULL && !hooks->check (self, error))
     return 0;
   if (up.upstream == NULL)
@@ -265,9 +279,12 @@ adaptor_deallocate_address (GCudaMemoryResource *resource,
                             guint64 alignment,
                             GCudaStream *stream)
 {
-  GCudaUpstreamCall up = { .upstream = get_private (resource)->upstream, .stream = stream };
+  GCudaUpstreamCall up = { .stream = stream };
   CUresult result;
 
+  if (!is_adaptor (resource))
+    return;
+  up.upstream = get_private (resource)->upstream;
   if (up.upstream == NULL || !GCUDA_IS_STREAM (stream))
     return;
   result = deallocate (GCUDA_MEMORY_RESOURCE_ADAPTOR (resource), &up, address, size, alignment);
@@ -281,9 +298,9 @@ adaptor_deallocate_address (GCudaMemoryResource *resource,
 static gboolean
 adaptor_is_stream_ordered (GCudaMemoryResource *resource)
 {
-  GCudaMemoryResourceAdaptor *self = GCUDA_MEMORY_RESOURCE_ADAPTOR (resource);
-  GCudaMemoryResource *upstream = get_private (resource)->upstream;
-  const GCudaAdaptorHooks *hooks = get_hooks (self);
+  GCudaMemoryResourceAdaptor *self = (GCudaMemoryResourceAdaptor *) resource;
+  GCudaMemoryResource *upstream = is_adaptor (resource) ? get_private (resource)->upstream : NULL;
+  const GCudaAdaptorHooks *hooks = upstream != NULL ? get_hooks (self) : NULL;
 
   return upstream != NULL && _gcuda_memory_resource_frees_in_order (upstream) &&
          (hooks == NULL || hooks->frees_in_order == NULL || hooks->frees_in_order (self));
@@ -314,6 +331,7 @@ _gcuda_memory_resource_adaptor_add (GCudaMemoryResourceAdaptor *self,
   priv->direct = priv->direct && operations != NULL;
   if (operations != NULL)
     {
+      priv->operations.frees_on_stream |= operations->stream_ordered || operations->frees_on_stream;
       priv->operations.stream_ordered &= operations->stream_ordered;
       priv->operations.spans |= operations->spans;
       priv->operations.on_host |= operations->on_host;
@@ -345,6 +363,7 @@ gcuda_memory_resource_adaptor_constructed (GObject *object)
   if (operations != NULL)
     priv->operations = (GCudaResourceOperations){
       .stream_ordered = operations->stream_ordered,
+      .frees_on_stream = operations->stream_ordered || operations->frees_on_stream,
       .spans = operations->spans,
       .free_call = operations->free_call,
       .check = adaptor_check,

@@ -3,18 +3,27 @@
 
 #include "gcuda-graph-private.h"
 
+/* Who ends a capture that another thread has to end. */
+enum
+{
+  BY_NOBODY,
+  BY_ITS_THREAD,
+  BY_ITS_STREAM,
+};
+
 /* A capture, which a builder and the ones that were forked from it share. */
 typedef struct
 {
   GCudaReclaimNode node; /* of the end that another thread has to make */
+  GCudaReclaimNode stream_node;
   gint refs;
+  gint ender;
   GCudaGraphBox *graph;   /* until a definition has it */
   GCudaStreamBox *origin; /* in use, while it goes on */
   cuuint64_t id;
   GCudaCaptureMode mode;
   guint64 thread;    /* that began */
   GCudaHome *home;   /* of that thread, where only it can end the capture */
-  gboolean own;      /* the stream was made for it */
   gboolean adds;     /* to a graph that was there before, and stays */
   gboolean blocking; /* the legacy default stream would wait for it */
   gint over;
@@ -149,17 +158,63 @@ capture_abandon (GCudaReclaimNode *node)
   return GCUDA_RECLAIM_DONE;
 }
 
+/* TRUE for the first who asks, and for that one again. */
+static gboolean
+capture_claim (Capture *self,
+               gint ender)
+{
+  return g_atomic_int_compare_and_exchange (&self->ender, BY_NOBODY, ender) || g_atomic_int_get (&self->ender) == ender;
+}
+
 /* By the thread that began it, in its main loop or a call. */
 static GCudaReclaimResult
 capture_abandon_at_home (GCudaReclaimNode *node)
 {
   GCudaTeardown teardown;
 
+  if (!capture_claim ((Capture *) node, BY_ITS_THREAD))
+    {
+      capture_unref ((Capture *) node);
+      return GCUDA_RECLAIM_DONE;
+    }
   if (!_gcuda_teardown_enter (&teardown))
     return GCUDA_RECLAIM_DONE; /* exiting */
   if (capture_abandon (node) != GCUDA_RECLAIM_DONE)
     _gcuda_home_push (((Capture *) node)->home, node, capture_abandon_at_home);
   _gcuda_teardown_leave (&teardown);
+  return GCUDA_RECLAIM_DONE;
+}
+
+/* Whether nothing has the stream that it would end with, but so many uses. */
+static gboolean
+capture_can_end_with_stream (Capture *self,
+                             gint uses)
+{
+  return self->origin->kind == GCUDA_STREAM_CREATED && g_atomic_int_get (&self->origin->uses) == uses && _gcuda_hazard_is_free (self->origin);
+}
+
+static void
+capture_end_with_stream (Capture *self)
+{
+  capture_forget (self);
+  if (!self->adds)
+    self->graph->handle = NULL;
+  self->origin->ends_capture = TRUE;
+  capture_drop (self);
+}
+
+/* On the reclaimer's thread. The thread that began it may have ended. */
+static GCudaReclaimResult
+capture_wait_for_stream (GCudaReclaimNode *node)
+{
+  Capture *self = (gpointer) ((char *) node - G_STRUCT_OFFSET (Capture, stream_node));
+
+  if (g_atomic_int_get (&self->ender) == BY_NOBODY && !capture_can_end_with_stream (self, 1))
+    return GCUDA_RECLAIM_BLOCKED;
+  if (capture_claim (self, BY_ITS_STREAM))
+    capture_end_with_stream (self);
+  else
+    capture_unref (self);
   return GCUDA_RECLAIM_DONE;
 }
 
@@ -171,6 +226,8 @@ capture_end_unwanted (Capture *self)
 
   if (!_gcuda_teardown_enter (&teardown))
     return;
+  if (!self->adds)
+    _gcuda_graph_memory_abandon (self->graph->memory);
   if (capture_is_ours (self))
     {
       GCudaHome *home = self->home;
@@ -184,19 +241,20 @@ capture_end_unwanted (Capture *self)
             _gcuda_reclaimer_push (&self->node, capture_abandon);
         }
     }
-  else if (self->own && g_atomic_int_get (&self->origin->uses) == 2 && _gcuda_hazard_is_free (self->origin))
-    {
-      /* It ends with its stream, which nothing else has any more. */
-      capture_forget (self);
-      if (!self->adds)
-        self->graph->handle = NULL;
-      capture_drop (self);
-    }
+  /* With the builder's own. */
+  else if (capture_can_end_with_stream (self, 2))
+    capture_end_with_stream (self);
   else
     {
       /* Asking a stream in capture breaks that capture, though it is there until it is ended. */
       if (_gcuda_context_box_is_alive (self->origin->context) && !_gcuda_stream_box_is_default (self->origin))
         _gcuda_driver.StreamQuery (self->origin->handle);
+      /* Whichever comes first, if that thread has not ended. */
+      if (self->origin->kind == GCUDA_STREAM_CREATED)
+        {
+          capture_ref (self);
+          _gcuda_reclaimer_push (&self->stream_node, capture_wait_for_stream);
+        }
       _gcuda_home_push (self->home, &self->node, capture_abandon_at_home);
     }
   _gcuda_teardown_leave (&teardown);
@@ -378,15 +436,11 @@ gcuda_graph_builder_new (GCudaContext *context,
                          GError **error)
 {
   g_autoptr (GCudaStream) stream = NULL;
-  GCudaGraphBuilder *self;
 
   if (!check_mode (mode, "beginning to capture a graph", error))
     return NULL;
   stream = gcuda_stream_new (context, GCUDA_STREAM_FLAGS_NONE, 0, error);
-  self = stream != NULL ? gcuda_graph_builder_new_for_stream (stream, mode, error) : NULL;
-  if (self != NULL)
-    self->capture->own = TRUE;
-  return self;
+  return stream != NULL ? gcuda_graph_builder_new_for_stream (stream, mode, error) : NULL;
 }
 
 /**
@@ -487,7 +541,6 @@ gcuda_graph_builder_new_for_definition (GCudaGraphDefinition *definition,
   capture = capture_begin (box, graph, mode, what, error);
   if (capture != NULL)
     {
-      capture->own = TRUE;
       capture->definition = g_object_ref (G_OBJECT (definition));
       capture->definition_home = _gcuda_home_here ();
       _gcuda_stream_box_use (box);

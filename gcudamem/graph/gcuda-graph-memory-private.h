@@ -18,6 +18,8 @@ GCudaGraphMemory *_gcuda_graph_memory_ref (GCudaGraphMemory *self);
 void _gcuda_graph_memory_unref (GCudaGraphMemory *self);
 /* No more is allocated in the capture. */
 void _gcuda_graph_memory_end_capture (GCudaGraphMemory *self);
+/* The capture will end, and nothing comes of it: what was allocated in it never is there. */
+void _gcuda_graph_memory_abandon (GCudaGraphMemory *self);
 
 /* An allocation node has these addresses. @self is NULL for a graph of others, captured under @capture. */
 void _gcuda_graph_memory_add (GCudaGraphMemory *self,

@@ -9,6 +9,7 @@ struct _GCudaGraphMemory
   gint n_blocks;
   gint n_orphans;
   gboolean capturing;
+  gboolean abandoned; /* no graph comes of the capture, however long that takes to end */
   gboolean launched;
 };
 
@@ -17,7 +18,7 @@ typedef struct
 {
   gsize size;
   GCudaGraphMemory *memory; /* NULL: a graph of others, or one that is gone */
-  cuuint64_t capture;       /* of a graph of others; 0 once no more can be said of it */
+  cuuint64_t capture;       /* 0 for a graph that is gone */
   gboolean freed;           /* by a node of the graph */
   gboolean released;        /* its buffer is gone: what the graph does not free, each launch does */
   gboolean wanted;          /* its buffer went while the capture went on, and the release will be tried again */
@@ -124,6 +125,14 @@ _gcuda_graph_memory_end_capture (GCudaGraphMemory *self)
 }
 
 void
+_gcuda_graph_memory_abandon (GCudaGraphMemory *self)
+{
+  g_mutex_lock (&lock);
+  self->abandoned = TRUE;
+  g_mutex_unlock (&lock);
+}
+
+void
 _gcuda_graph_memory_unref (GCudaGraphMemory *self)
 {
   /* Others find it by the id of its capture only, and that is over by now. */
@@ -137,7 +146,9 @@ _gcuda_graph_memory_unref (GCudaGraphMemory *self)
 
       if (block == NULL || block->memory != self)
         continue;
+      /* Without a launch it was never there, and the address may be anybody's by now. */
       block->memory = NULL;
+      block->capture = 0;
       block->launched = self->launched;
       if (block->released && !block->wanted && block->stale == 0)
         forget (address);
@@ -264,7 +275,8 @@ _gcuda_graph_memory_set_freed (CUdeviceptr address)
 static gboolean
 next_orphan (GCudaGraphMemory *self,
              guint *position,
-             CUdeviceptr *address)
+             CUdeviceptr *address,
+             gsize *size)
 {
   gboolean found = FALSE;
 
@@ -276,6 +288,8 @@ next_orphan (GCudaGraphMemory *self,
       *address = g_array_index (self->addresses, CUdeviceptr, (*position)++);
       block = find (*address);
       found = block != NULL && block->memory == self && block->released && !block->freed;
+      if (found)
+        *size = block->size;
     }
   g_mutex_unlock (&lock);
   return found;
@@ -285,17 +299,20 @@ void
 _gcuda_graph_memory_launched (GCudaGraphMemory *self,
                               CUstream stream)
 {
+  GCudaTeardown teardown;
   CUdeviceptr address;
   guint position = 0;
+  gsize size;
 
   if (G_LIKELY (g_atomic_int_get (&self->n_blocks) == 0))
     return;
   g_mutex_lock (&lock);
   self->launched = TRUE;
   g_mutex_unlock (&lock);
-  if (g_atomic_int_get (&self->n_orphans) == 0)
+  /* A release like others, in relaxed mode. */
+  if (g_atomic_int_get (&self->n_orphans) == 0 || !_gcuda_teardown_enter (&teardown))
     return;
-  while (next_orphan (self, &position, &address))
+  while (next_orphan (self, &position, &address, &size))
     {
       CUresult result = _gcuda_driver.MemFreeAsync (address, stream);
       g_autoptr (GError) error = NULL;
@@ -303,8 +320,9 @@ _gcuda_graph_memory_launched (GCudaGraphMemory *self,
       if (result == CUDA_SUCCESS || result == CUDA_ERROR_DEINITIALIZED || _gcuda_result_is_sticky (result))
         continue;
       _gcuda_fail_driver (&error, result, "freeing memory of a graph after its launch");
-      _gcuda_report_teardown (error, "cuMemFreeAsync", address, 0);
+      _gcuda_report_teardown (error, "cuMemFreeAsync", address, size);
     }
+  _gcuda_teardown_leave (&teardown);
 }
 
 typedef enum
@@ -330,6 +348,12 @@ find_due (CUdeviceptr address,
       block->stale--;
       if (block->stale == 0 && block->released && block->memory == NULL)
         forget (address);
+      return NOTHING;
+    }
+  if (block->memory != NULL && block->memory->abandoned)
+    {
+      block->wanted = FALSE;
+      block->released = TRUE;
       return NOTHING;
     }
   if (!block->freed && status == CU_STREAM_CAPTURE_STATUS_ACTIVE && capture != 0 &&

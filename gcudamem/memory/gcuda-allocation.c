@@ -306,11 +306,12 @@ free_now (GCudaAllocation *self)
 {
   const GCudaResourceOperations *operations = _gcuda_memory_resource_operations (self->resource);
   CUstream handle = _gcuda_stream_box_handle_for (self->stream, self->thread);
+  const gboolean on_stream = operations->stream_ordered || operations->frees_on_stream;
   CUstreamCaptureStatus status;
   GCudaContextScope scope = { FALSE };
   CUresult result;
 
-  if (operations->stream_ordered)
+  if (on_stream)
     switch (_gcuda_stream_box_teardown_enter (self->stream, handle, FALSE, &scope))
       {
       case GCUDA_STREAM_READY:
@@ -344,7 +345,7 @@ free_now (GCudaAllocation *self)
   for (guint tries = 0; tries < 4; tries++)
     {
       result = _gcuda_free_address (self->resource, self->address, self->size, GCUDA_ALIGNMENT, self->stream, handle, NULL);
-      if (result != CUDA_ERROR_INVALID_VALUE || !operations->stream_ordered || _gcuda_driver.StreamIsCapturing (handle, &status) != CUDA_SUCCESS)
+      if (result != CUDA_ERROR_INVALID_VALUE || !on_stream || _gcuda_driver.StreamIsCapturing (handle, &status) != CUDA_SUCCESS)
         break;
       if (status != CU_STREAM_CAPTURE_STATUS_NONE)
         {

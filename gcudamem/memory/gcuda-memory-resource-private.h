@@ -22,6 +22,8 @@ struct _GCudaResourceOperations
   const GCudaResourceOperations *(*select) (GCudaMemoryResource *self);
   /* Whether the driver frees in stream order. If not, the reclaimer waits for the stream first. */
   gboolean stream_ordered;
+  /* Of what is built on several, whether one of them does: freeing is a call on the stream then, which a capture may forbid. */
+  gboolean frees_on_stream;
   /* Whether an allocation may lie in several pieces of memory. */
   gboolean spans;
   const char *free_call; /* for reports */

@@ -58,6 +58,7 @@ struct _GCudaStreamBox
   gint watched;
   gint over;                 /* it has ended, and that was waited for */
   gboolean marked;           /* whoever ends it: event, if there is one, is behind all */
+  gboolean ends_capture;     /* the one that it is in: nobody else can */
   gboolean lost;             /* what was in it can't be known */
   GCudaStreamWaiter *enders; /* under the lock: to be told when it is over */
 

@@ -227,11 +227,11 @@ mark_end (GCudaStreamBox *self)
 
   if (self->marked || !g_atomic_int_get (&self->watched) || !_gcuda_context_box_is_alive (self->context))
     return TRUE;
-  /* Nothing can be marked there, and the capture ends with the stream. */
+  /* Nothing can be marked in a capture. One that is whole ends some time, or with the stream. */
   if (self->kind == GCUDA_STREAM_CREATED && _gcuda_driver.StreamIsCapturing (self->handle, &status) == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE)
     {
-      self->lost = TRUE;
-      return TRUE;
+      self->lost = self->ends_capture || status != CU_STREAM_CAPTURE_STATUS_ACTIVE;
+      return self->lost;
     }
   event = _gcuda_context_box_take_event (self->context);
   if (event == NULL)

@@ -159,6 +159,24 @@ class Adaptors(Case):
                 GCuda.LoggingMemoryResource.new(self.pool, Gio.File.new_for_path(os.path.join(folder, 'no', 'trace')))
             self.assertTrue(caught.exception.matches(Gio.io_error_quark(), Gio.IOErrorEnum.NOT_FOUND))
 
+    def test_vfunc_of_what_is_no_adaptor(self):
+        class Mistaken(GCuda.MemoryResource):
+            """Meant to be a MemoryResourceAdaptor."""
+            def do_allocate_address(self, size, alignment, stream):
+                return GCuda.MemoryResourceAdaptor.do_allocate_address(self, size, alignment, stream)
+
+            def do_deallocate_address(self, address, size, alignment, stream):
+                GCuda.MemoryResourceAdaptor.do_deallocate_address(self, address, size, alignment, stream)
+
+            def do_is_stream_ordered(self):
+                return GCuda.MemoryResourceAdaptor.do_is_stream_ordered(self)
+
+        mistaken = Mistaken(device=self.device)
+        with self.assertRaises(GLib.Error):
+            mistaken.allocate(64, self.stream)
+        mistaken.do_deallocate_address(4096, 64, 256, self.stream)
+        self.assertFalse(mistaken.do_is_stream_ordered())
+
     def test_bare(self):
         for kind in (GCuda.StatisticsMemoryResource, GCuda.LimitingMemoryResource, GCuda.LoggingMemoryResource, Own):
             with self.fails(GCuda.Error.INVALID_ARGUMENT):
