@@ -506,6 +506,13 @@ test_binning (Bed *bed,
   assert_error_and_clear (error, GCUDA_ERROR_INVALID_ARGUMENT);
   g_assert_false (gcuda_binning_memory_resource_add_bin (resource, 0, GCUDA_MEMORY_RESOURCE (small), &error));
   assert_error_and_clear (error, GCUDA_ERROR_INVALID_ARGUMENT);
+  {
+    g_autoptr (GCudaBinningMemoryResource) bare = g_object_new (GCUDA_TYPE_BINNING_MEMORY_RESOURCE, NULL);
+
+    g_assert_false (gcuda_binning_memory_resource_add_bin (bare, 5, GCUDA_MEMORY_RESOURCE (small), &error));
+    g_assert_nonnull (strstr (error->message, "no upstream"));
+    assert_error_and_clear (error, GCUDA_ERROR_INVALID_ARGUMENT);
+  }
   g_assert_false (gcuda_binning_memory_resource_add_bin (resource, 5, NULL, &error));
   assert_error_and_clear (error, GCUDA_ERROR_INVALID_ARGUMENT);
   g_assert_false (gcuda_binning_memory_resource_add_bin (resource, 5, GCUDA_MEMORY_RESOURCE (resource), &error));

@@ -205,6 +205,8 @@ gcuda_binning_memory_resource_add_bin (GCudaBinningMemoryResource *self,
     return _gcuda_fail (error, GCUDA_ERROR_INVALID_ARGUMENT, "%s: no memory resource was given", what);
   if (resource == GCUDA_MEMORY_RESOURCE (self))
     return _gcuda_fail (error, GCUDA_ERROR_INVALID_ARGUMENT, "%s: its memory would come from this same resource", what);
+  if (_gcuda_memory_resource_peek_device (GCUDA_MEMORY_RESOURCE (self)) == NULL)
+    return _gcuda_fail (error, GCUDA_ERROR_INVALID_ARGUMENT, "%s: the resource has no upstream", what);
   if (max_size == 0)
     return _gcuda_fail (error, GCUDA_ERROR_INVALID_ARGUMENT, "%s: it takes no size", what);
   if (_gcuda_memory_resource_peek_device (resource) != _gcuda_memory_resource_peek_device (GCUDA_MEMORY_RESOURCE (self)))

@@ -6,9 +6,9 @@
 /**
  * GCudaFailureCallbackMemoryResource:
  *
- * An adaptor that asks the program what to do when upstream has no memory.
+ * An adaptor that asks the program what to do when upstream fails to allocate, mostly as it has no memory.
  *
- * A failure emits [signal@FailureCallbackMemoryResource::allocation-failed], after the wait for memory that was released and is
+ * Any failure emits [signal@FailureCallbackMemoryResource::allocation-failed], after the wait for memory that was released and is
  * about to be freed. A handler that made room, by dropping a cache perhaps, returns %TRUE, and upstream is asked again. Handlers
  * run in the call that allocates; therefore only the thread that made the adaptor can allocate from it. Memory can be released on
  * any thread.

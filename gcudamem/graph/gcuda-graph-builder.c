@@ -48,8 +48,8 @@ typedef struct
  * [method@GraphBuilder.finish] ends the capture and gives the graph. Closing or dropping the builder before that abandons it.
  * Where the mode of the capture lets only the thread end it that began it, and another one drops the builder, the capture ends
  * with the builder's stream. A capture of a stream that others have, also in the recipe of a buffer, is broken then, and ended
- * by that thread: by its main loop, by [func@reclaim] there, or when that thread makes the next builder. Until then it is in
- * the way of what its mode forbids to others.
+ * by that thread: by its main loop, by [func@reclaim] there, or when that thread makes the next builder; or with the stream, once
+ * nothing else has that. Until then it is in the way of what its mode forbids to others.
  *
  * Work may be put into a builder from any thread.
  *

@@ -147,7 +147,7 @@ measure (const Place *place,
       !g_uint64_checked_mul (&rows, place->pitch, shape->rows - 1) || !g_uint64_checked_add (extent, layers, rows) ||
       !g_uint64_checked_add (extent, *extent, shape->row_size))
     return _gcuda_fail (error, GCUDA_ERROR_INVALID_ARGUMENT,
-                        "%s: %" G_GUINT64_FORMAT " rows with a pitch of %" G_GUINT64_FORMAT " bytes are more than an address space holds", what, shape->rows, place->pitch);
+                        "%s: %" G_GUINT64_FORMAT " layers of %" G_GUINT64_FORMAT " rows, with a pitch of %" G_GUINT64_FORMAT " bytes, are more than an address space holds", what, shape->layers, MAX (shape->rows, place->height), place->pitch);
   return TRUE;
 }
 

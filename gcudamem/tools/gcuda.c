@@ -147,6 +147,11 @@ main (int argc,
       g_printerr ("gcuda: %s\n", error->message);
       return error->domain == G_OPTION_ERROR ? 2 : 1;
     }
-  g_printerr ("gcuda: one command is needed; see gcuda --help\n");
+  if (argc < 2)
+    g_printerr ("gcuda: a command is needed; see gcuda --help\n");
+  else if (g_str_equal (argv[1], "info") || g_str_equal (argv[1], "replay"))
+    g_printerr ("gcuda: %s takes %s; see gcuda --help\n", argv[1], g_str_equal (argv[1], "info") ? "no arguments" : "one file");
+  else
+    g_printerr ("gcuda: there is no command %s; see gcuda --help\n", argv[1]);
   return 2;
 }
