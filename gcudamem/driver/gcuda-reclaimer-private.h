@@ -57,6 +57,14 @@ gboolean _gcuda_reclaimer_settle (gint64 deadline,
 
 /* Whether anything waits at all; cheap. */
 gboolean _gcuda_reclaimer_has_work (void);
-guint _gcuda_reclaimer_count_done (void); /* it changes when something was given back */
+
+/* Changes when something was given back. */
+extern guint _gcuda_reclaimer_n_done;
+
+static inline guint
+_gcuda_reclaimer_count_done (void)
+{
+  return __atomic_load_n (&_gcuda_reclaimer_n_done, __ATOMIC_RELAXED);
+}
 
 G_END_DECLS

@@ -11,7 +11,8 @@ static GCond wake;    /* something was pushed, or is waited for */
 static GCond settled; /* a pass ended */
 static GThread *thread;
 static gint outstanding; /* nodes that are not done */
-static guint n_done;     /* nodes that were, ever */
+
+guint _gcuda_reclaimer_n_done;
 
 /* Under the lock. Each node has a number, in the order in which things were released. */
 static GCudaReclaimNode *incoming; /* newest first */
@@ -72,7 +73,7 @@ attempt_all (GCudaReclaimNode **link,
         {
           *link = next;
           g_atomic_int_add (&outstanding, -1);
-          g_atomic_int_inc (&n_done);
+          g_atomic_int_inc (&_gcuda_reclaimer_n_done);
           continue;
         }
       if (result == GCUDA_RECLAIM_AGAIN)
@@ -192,12 +193,6 @@ _gcuda_reclaimer_push_as (GCudaReclaimNode *node,
   ensure_thread ();
   g_cond_signal (&wake);
   g_mutex_unlock (&lock);
-}
-
-guint
-_gcuda_reclaimer_count_done (void)
-{
-  return (guint) g_atomic_int_get (&n_done);
 }
 
 gboolean

@@ -597,22 +597,24 @@ allocate_once (GCudaMemoryResource *resource,
                GCudaStreamCall *call,
                CUdeviceptr *address)
 {
+  guint before = _gcuda_reclaimer_count_done ();
   CUresult result = operations->allocate (resource, size, call, address);
   gint64 deadline;
-  guint before;
 
   if (G_LIKELY (result != CUDA_ERROR_OUT_OF_MEMORY) || call->settled)
     return result;
   deadline = g_get_monotonic_time () + RECLAIM_PATIENCE;
-  do
+  /* Once more as long as something comes back, of which others may have been faster to take it. */
+  while (result == CUDA_ERROR_OUT_OF_MEMORY && g_get_monotonic_time () < deadline &&
+         (_gcuda_reclaim_memory () || before != _gcuda_reclaimer_count_done ()))
     {
-      before = _gcuda_reclaimer_count_done ();
-      if (!_gcuda_reclaim_memory ())
-        break;
+      const guint now = _gcuda_reclaimer_count_done ();
+
       result = operations->allocate (resource, size, call, address);
+      if (now == before)
+        break;
+      before = now;
     }
-  /* Others may have been faster to take what came back: once more, as long as something does. */
-  while (result == CUDA_ERROR_OUT_OF_MEMORY && before != _gcuda_reclaimer_count_done () && g_get_monotonic_time () < deadline);
   return result;
 }
 
