@@ -829,7 +829,8 @@ begin_on_stream (gpointer data)
   Begun *self = data;
   g_autoptr (GError) error = NULL;
 
-  self->stream = gcuda_stream_new (self->bed->context, self->flags, 0, &error);
+  if (self->stream == NULL)
+    self->stream = gcuda_stream_new (self->bed->context, self->flags, 0, &error);
   self->builder = gcuda_graph_builder_new_for_stream (self->stream, GCUDA_CAPTURE_MODE_GLOBAL, &error);
   assert_no_error (error);
   return NULL;
@@ -879,6 +880,45 @@ test_abandoned_stream_without_its_thread (Bed *bed,
         g_object_unref (plain);
       }
       bed_assert_use (bed, 0);
+      /* Nor is the main context, with what nobody can do any more. */
+      g_usleep (30000);
+      g_assert_false (g_main_context_pending (NULL));
+    }
+}
+
+/* The pool of a stream that ends so goes as well, whether the thread is still there or not. */
+static void
+test_abandoned_stream_of_a_pool (Bed *bed,
+                                 gconstpointer data)
+{
+  g_autoptr (GError) error = NULL;
+
+  for (guint i = 0; i < 4; i++)
+    {
+      GCudaMemoryResource *pool = GCUDA_MEMORY_RESOURCE (gcuda_device_memory_resource_new_pool (bed->device, 0, GCUDA_HANDLE_TYPES_NONE, &error));
+      Begun begun = { .bed = bed, .stream = gcuda_stream_new (bed->context, GCUDA_STREAM_FLAGS_NONE, 0, &error) };
+      GCudaBuffer *buffer;
+
+      assert_no_error (error);
+      buffer = gcuda_memory_resource_allocate (pool, 4096, begun.stream, &error);
+      assert_no_error (error);
+      pattern_fill (buffer, 1, begun.stream);
+      g_object_unref (buffer);
+      g_assert_true (gcuda_stream_synchronize (begun.stream, &error));
+      if (i & 1)
+        in_thread (begin_on_stream, &begun);
+      else
+        begin_on_stream (&begun);
+      g_object_unref (begun.stream);
+      in_thread (drop, begun.builder);
+      g_assert_true (gcuda_reclaim (NULL, &error));
+      if (i & 2)
+        g_usleep (10000);
+      g_object_unref (pool);
+      /* A pool that is kept is reported, and ends the test. */
+      for (guint tries = 0; tries < 3; tries++)
+        g_assert_true (gcuda_reclaim (NULL, &error));
+      assert_no_error (error);
     }
 }
 
@@ -1131,6 +1171,7 @@ main (int argc,
   bed_add ("/graph-builder/fork-of-abandoned", test_fork_of_abandoned);
   bed_add ("/graph-builder/abandoned-without-its-thread", test_abandoned_without_its_thread);
   bed_add ("/graph-builder/abandoned-stream-without-its-thread", test_abandoned_stream_without_its_thread);
+  bed_add ("/graph-builder/abandoned-stream-of-a-pool", test_abandoned_stream_of_a_pool);
   bed_add ("/graph-builder/waits-outside", test_waits_outside);
   bed_add ("/graph-builder/instantiated-beside", test_instantiated_beside);
   bed_add ("/graph-builder/legacy-frees", test_legacy_frees);

@@ -23,6 +23,9 @@ gboolean _gcuda_home_is_here (GCudaHome *self);
 void _gcuda_home_push (GCudaHome *self,
                        GCudaReclaimNode *node,
                        GCudaReclaimFunc attempt);
+/* FALSE: it is run, or was. */
+gboolean _gcuda_home_remove (GCudaHome *self,
+                             GCudaReclaimNode *node);
 /* Lets an object go there, never inline. Takes both over. */
 void _gcuda_home_drop (GCudaHome *self,
                        GObject *object);
@@ -30,6 +33,8 @@ void _gcuda_home_drop (GCudaHome *self,
 gboolean _gcuda_home_drain (GCudaHome *self);
 /* All that belong to the calling thread. */
 gboolean _gcuda_homes_drain_here (void);
+/* Of these, all but objects. */
+void _gcuda_homes_work_here (void);
 /* Objects, if no loop will: at the start of calls that hand some over, which would pile up. */
 void _gcuda_home_tidy (void);
 /* Says, for those who debug, what the homes still hold: it is not run any more. */

@@ -231,8 +231,8 @@ _gcuda_home_push (GCudaHome *self,
   g_mutex_unlock (&self->lock);
 }
 
-gboolean
-_gcuda_homes_drain_here (void)
+static gboolean
+drain_here (gboolean objects_too)
 {
   gboolean any = FALSE;
   g_autoptr (GPtrArray) here = g_ptr_array_new_with_free_func ((GDestroyNotify) _gcuda_home_unref);
@@ -242,13 +242,54 @@ _gcuda_homes_drain_here (void)
     {
       GCudaHome *home = g_ptr_array_index (homes, i);
 
-      if (_gcuda_home_is_here (home))
+      if (_gcuda_home_is_here (home) && (objects_too || !home->of_context))
         g_ptr_array_add (here, _gcuda_home_ref (home));
     }
   g_mutex_unlock (&homes_lock);
   for (guint i = 0; i < here->len; i++)
     any |= _gcuda_home_drain (g_ptr_array_index (here, i));
   return any;
+}
+
+gboolean
+_gcuda_homes_drain_here (void)
+{
+  return drain_here (TRUE);
+}
+
+void
+_gcuda_homes_work_here (void)
+{
+  drain_here (FALSE);
+}
+
+gboolean
+_gcuda_home_remove (GCudaHome *self,
+                    GCudaReclaimNode *node)
+{
+  GCudaReclaimNode **link, *last = NULL;
+  GSource *source = NULL;
+  gboolean found;
+
+  g_mutex_lock (&self->lock);
+  for (link = &self->queue; *link != NULL && *link != node; link = &(*link)->next)
+    last = *link;
+  found = *link != NULL;
+  if (found)
+    {
+      *link = node->next;
+      if (self->last == node)
+        self->last = last;
+      if (self->queue == NULL)
+        source = g_steal_pointer (&self->source);
+    }
+  g_mutex_unlock (&self->lock);
+  if (source != NULL)
+    {
+      g_source_destroy (source);
+      g_source_unref (source);
+    }
+  return found;
 }
 
 typedef struct

@@ -251,8 +251,8 @@ _gcuda_reclaimer_settle (gint64 deadline,
  *
  * Waits until everything that was released has really been freed: memory that is not freed in stream order, memory pools, streams
  * and contexts whose end was put off. Entries that belong to the calling thread, such as those of a memory resource written in
- * a script, are run in this call, and owners of foreign memory and the like that this thread handed over are let go, unless
- * another thread runs its main context. Not waited for is what hangs on a capture that goes on, or on another thread's loop, and
+ * a script, are run in this call, and owners of foreign memory and the like that this thread handed over under the main context
+ * that it has now are let go, unless another thread runs that. Not waited for is what hangs on a capture that goes on, or on another thread's loop, and
  * what a graph kept: the driver lets that go on a thread of its own, some time after the graph is gone.
  *
  * Any thread but one of the driver's own. Programs need this in tests, and before they measure free memory.

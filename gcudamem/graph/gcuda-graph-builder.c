@@ -3,21 +3,14 @@
 
 #include "gcuda-graph-private.h"
 
-/* Who ends a capture that another thread has to end. */
-enum
-{
-  BY_NOBODY,
-  BY_ITS_THREAD,
-  BY_ITS_STREAM,
-};
-
 /* A capture, which a builder and the ones that were forked from it share. */
 typedef struct
 {
-  GCudaReclaimNode node; /* of the end that another thread has to make */
-  GCudaReclaimNode stream_node;
+  GCudaReclaimNode node;        /* of the end that another thread has to make: whoever takes it from its home does */
+  GCudaReclaimNode stream_node; /* waits meanwhile until it can end with the stream, of which there is a reference for that */
+  GCudaStreamBox *stream;
   gint refs;
-  gint ender;
+  gint dropped;
   GCudaGraphBox *graph;   /* until a definition has it */
   GCudaStreamBox *origin; /* in use, while it goes on */
   cuuint64_t id;
@@ -121,6 +114,7 @@ capture_drop (Capture *self)
   g_clear_pointer (&self->definition_home, _gcuda_home_unref);
   g_clear_object (&self->definition);
   _gcuda_stream_box_unuse (g_steal_pointer (&self->origin));
+  g_atomic_int_set (&self->dropped, TRUE);
   capture_unref (self);
 }
 
@@ -158,25 +152,12 @@ capture_abandon (GCudaReclaimNode *node)
   return GCUDA_RECLAIM_DONE;
 }
 
-/* TRUE for the first who asks, and for that one again. */
-static gboolean
-capture_claim (Capture *self,
-               gint ender)
-{
-  return g_atomic_int_compare_and_exchange (&self->ender, BY_NOBODY, ender) || g_atomic_int_get (&self->ender) == ender;
-}
-
 /* By the thread that began it, in its main loop or a call. */
 static GCudaReclaimResult
 capture_abandon_at_home (GCudaReclaimNode *node)
 {
   GCudaTeardown teardown;
 
-  if (!capture_claim ((Capture *) node, BY_ITS_THREAD))
-    {
-      capture_unref ((Capture *) node);
-      return GCUDA_RECLAIM_DONE;
-    }
   if (!_gcuda_teardown_enter (&teardown))
     return GCUDA_RECLAIM_DONE; /* exiting */
   if (capture_abandon (node) != GCUDA_RECLAIM_DONE)
@@ -185,12 +166,12 @@ capture_abandon_at_home (GCudaReclaimNode *node)
   return GCUDA_RECLAIM_DONE;
 }
 
-/* Whether nothing has the stream that it would end with, but so many uses. */
+/* Whether nothing has the stream of a capture but so many uses. */
 static gboolean
-capture_can_end_with_stream (Capture *self,
-                             gint uses)
+is_stream_left (GCudaStreamBox *box,
+                gint uses)
 {
-  return self->origin->kind == GCUDA_STREAM_CREATED && g_atomic_int_get (&self->origin->uses) == uses && _gcuda_hazard_is_free (self->origin);
+  return box->kind == GCUDA_STREAM_CREATED && g_atomic_int_get (&box->uses) == uses && _gcuda_hazard_is_free (box);
 }
 
 static void
@@ -203,18 +184,20 @@ capture_end_with_stream (Capture *self)
   capture_drop (self);
 }
 
-/* On the reclaimer's thread. The thread that began it may have ended. */
+/* On the reclaimer's thread. The thread that began it may have ended, and its home with it. */
 static GCudaReclaimResult
 capture_wait_for_stream (GCudaReclaimNode *node)
 {
   Capture *self = (gpointer) ((char *) node - G_STRUCT_OFFSET (Capture, stream_node));
 
-  if (g_atomic_int_get (&self->ender) == BY_NOBODY && !capture_can_end_with_stream (self, 1))
-    return GCUDA_RECLAIM_BLOCKED;
-  if (capture_claim (self, BY_ITS_STREAM))
-    capture_end_with_stream (self);
-  else
-    capture_unref (self);
+  if (!g_atomic_int_get (&self->dropped))
+    {
+      if (!is_stream_left (self->stream, 1) || !_gcuda_home_remove (self->home, &self->node))
+        return GCUDA_RECLAIM_BLOCKED;
+      capture_end_with_stream (self);
+    }
+  _gcuda_stream_box_unref (self->stream);
+  capture_unref (self);
   return GCUDA_RECLAIM_DONE;
 }
 
@@ -241,8 +224,8 @@ capture_end_unwanted (Capture *self)
             _gcuda_reclaimer_push (&self->node, capture_abandon);
         }
     }
-  /* With the builder's own. */
-  else if (capture_can_end_with_stream (self, 2))
+  /* One is the builder's own. */
+  else if (is_stream_left (self->origin, 2))
     capture_end_with_stream (self);
   else
     {
@@ -253,6 +236,7 @@ capture_end_unwanted (Capture *self)
       if (self->origin->kind == GCUDA_STREAM_CREATED)
         {
           capture_ref (self);
+          self->stream = _gcuda_stream_box_ref (self->origin);
           _gcuda_reclaimer_push (&self->stream_node, capture_wait_for_stream);
         }
       _gcuda_home_push (self->home, &self->node, capture_abandon_at_home);
@@ -351,6 +335,7 @@ capture_begin (GCudaStreamBox *box,
       while (g_atomic_int_get (&box->context->legacy_teardowns) > 0)
         g_thread_yield ();
     }
+  _gcuda_stream_box_mark_before_capture (box);
   /* Before it can be: whoever sees the stream has to ask from now on. */
   g_atomic_int_set (&box->exposed, TRUE);
   result = into == NULL ? _gcuda_driver.StreamBeginCapture (box->handle, (CUstreamCaptureMode) mode)
@@ -475,7 +460,7 @@ gcuda_graph_builder_new_for_stream (GCudaStream *stream,
   if (box == NULL)
     return NULL;
   /* What this thread still has to end may be a capture of this very stream. */
-  _gcuda_homes_drain_here ();
+  _gcuda_homes_work_here ();
   if (box->kind == GCUDA_STREAM_LEGACY)
     _gcuda_fail (error, GCUDA_ERROR_INVALID_ARGUMENT, "%s: the legacy default stream can't be captured; take another one", what);
   else if ((capture = capture_begin (box, NULL, mode, what, error)) != NULL)
@@ -537,7 +522,7 @@ gcuda_graph_builder_new_for_definition (GCudaGraphDefinition *definition,
   box = stream != NULL ? _gcuda_stream_hold (stream, what, error) : NULL;
   if (box == NULL)
     return NULL;
-  _gcuda_homes_drain_here ();
+  _gcuda_homes_work_here ();
   capture = capture_begin (box, graph, mode, what, error);
   if (capture != NULL)
     {

@@ -342,7 +342,7 @@ gcuda_device_memory_resource_new (GCudaDevice *device,
  * Makes a pool. It is destroyed in the background when the resource and the last buffer of it are gone, and the streams that its
  * memory was freed on have passed that: drivers crash or hang when a pool is destroyed earlier and another thread synchronizes
  * such a stream. For memory that was freed on a per-thread default stream that is the legacy default stream, of the same context. It
- * breaks no capture. Where it can't be found out whether a stream has passed, since it ended in a capture, or was one of others and
+ * breaks no capture. Where it can't be found out whether a stream has passed, since it ended in a capture of others, or was one of others and
  * could not be marked, the pool is kept, and reported to the teardown handler. Any thread.
  *
  * Errors: `NOT_SUPPORTED` for a device without memory pools, or which can't share memory that way; `INVALID_ARGUMENT` for

@@ -58,7 +58,8 @@ struct _GCudaStreamBox
   gint watched;
   gint over;                 /* it has ended, and that was waited for */
   gboolean marked;           /* whoever ends it: event, if there is one, is behind all */
-  gboolean ends_capture;     /* the one that it is in: nobody else can */
+  CUevent before_capture;    /* behind all that is not in the builder's capture, of the last builder */
+  gboolean ends_capture;     /* that of the builder: nobody else can */
   gboolean lost;             /* what was in it can't be known */
   GCudaStreamWaiter *enders; /* under the lock: to be told when it is over */
 
@@ -103,8 +104,10 @@ void _gcuda_stream_box_leave (GCudaStreamBox *self);
 /* From then on, for a stream that is in use: its end is waited for. Not for the default streams, which do not end with their box,
  * nor for one of others without an owner, whose end nobody tells. */
 void _gcuda_stream_box_watch (GCudaStreamBox *self);
-/* Of one that has no use any more: calls @passed when all is done that was in it; FALSE if it is. Never for one that ended while it
- * was captured. */
+/* Of one that a builder is about to capture: what was freed on it before is waited for also if it ends in that capture. */
+void _gcuda_stream_box_mark_before_capture (GCudaStreamBox *self);
+/* Of one that has no use any more: calls @passed when all is done that was in it; FALSE if it is. Never for one that ended while
+ * others captured it. */
 gboolean _gcuda_stream_box_wait_for_end (GCudaStreamBox *self,
                                          GCudaStreamWaiter *waiter,
                                          GCudaStreamWaiterFunc passed);

@@ -230,6 +230,12 @@ mark_end (GCudaStreamBox *self)
   /* Nothing can be marked in a capture. One that is whole ends some time, or with the stream. */
   if (self->kind == GCUDA_STREAM_CREATED && _gcuda_driver.StreamIsCapturing (self->handle, &status) == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE)
     {
+      if (self->ends_capture && self->before_capture != NULL)
+        {
+          self->event = g_steal_pointer (&self->before_capture);
+          self->marked = TRUE;
+          return TRUE;
+        }
       self->lost = self->ends_capture || status != CU_STREAM_CAPTURE_STATUS_ACTIVE;
       return self->lost;
     }
@@ -250,6 +256,27 @@ mark_end (GCudaStreamBox *self)
       _gcuda_context_box_give_event (self->context, event, FALSE);
       return TRUE;
     }
+}
+
+void
+_gcuda_stream_box_mark_before_capture (GCudaStreamBox *self)
+{
+  GCudaTeardown teardown;
+  CUevent event, old;
+  gboolean tainted;
+
+  if (!g_atomic_int_get (&self->watched) || self->kind != GCUDA_STREAM_CREATED || !_gcuda_teardown_enter (&teardown))
+    return;
+  event = _gcuda_context_box_take_event (self->context);
+  if (event != NULL && record (self, self->handle, event, &tainted) != RECORDED)
+    _gcuda_context_box_give_event (self->context, g_steal_pointer (&event), tainted);
+  g_mutex_lock (&self->lock);
+  old = self->before_capture;
+  self->before_capture = event;
+  g_mutex_unlock (&self->lock);
+  if (old != NULL)
+    _gcuda_context_box_give_event (self->context, old, FALSE);
+  _gcuda_teardown_leave (&teardown);
 }
 
 static GCudaReclaimResult
@@ -275,6 +302,8 @@ destroy (GCudaStreamBox *self)
     }
   if (self->owner != NULL)
     _gcuda_home_drop (g_steal_pointer (&self->owner_home), g_steal_pointer (&self->owner));
+  if (self->before_capture != NULL)
+    _gcuda_context_box_give_event (context, g_steal_pointer (&self->before_capture), FALSE);
   if (self->event == NULL)
     {
       finish_end (self);
